@@ -288,7 +288,7 @@ async def test_a_flow_is_judged_once_before_its_first_plan(
         seen.append(view)
         return Plan(actions=(), status=flow.status)
 
-    monkeypatch.setattr(world.reconciler, "_judge", judge)
+    monkeypatch.setattr(world.reconciler, "judge", judge)
     monkeypatch.setattr(module, "plan_flow", plan_nothing)
     for _ in range(2):
         await world.reconciler.reconcile(KEY)
@@ -302,7 +302,7 @@ async def test_a_flow_that_cannot_be_judged_now_is_not_planned(
     async def judge(flow: JobFlow) -> Sequence[Violation]:
         raise NotJudgedYet("16 large reviews are under way; try again")
 
-    monkeypatch.setattr(world.reconciler, "_judge", judge)
+    monkeypatch.setattr(world.reconciler, "judge", judge)
     set_plan(monkeypatch, says="planned")
     outcome = await world.reconciler.reconcile(KEY)
     assert (outcome.error, world.writes) == ("16 large reviews are under way; try again", 0)
@@ -316,7 +316,7 @@ async def test_a_flow_that_changes_while_it_is_judged_is_reconciled_again(
         world.store.flows.replace([msgspec.structs.replace(flow, metadata=metadata)], "9999")
         return ()
 
-    monkeypatch.setattr(world.reconciler, "_judge", judge)
+    monkeypatch.setattr(world.reconciler, "judge", judge)
     set_plan(monkeypatch, says="planned")
     assert (await world.reconciler.reconcile(KEY)).again
     assert world.writes == 0

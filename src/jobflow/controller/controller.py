@@ -68,8 +68,8 @@ class Controller:
         now = now or client.clock.now
         order = WriteOrder(clock=clock)
         client = OrderedClient(client, order)
-        if hooks is not None:
-            hooks.ordered_by(order)
+        hooks = hooks or Hooks()
+        hooks.ordered_by(order)
         self._stopping = asyncio.Event()
         answers = Memory(dice=dice)
 

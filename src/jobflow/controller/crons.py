@@ -6,6 +6,7 @@ saw it: a copy that is too old must not start a flow of a suspended schedule.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
@@ -40,55 +41,47 @@ UNKNOWN_SECONDS = 5.0
 """Time until a CronJobFlow is looked at again if its copy may be older than what was written."""
 
 
+@dataclass(eq=False)
 class Crons(Listener):
     """Reconciles the CronJobFlows of a store. A few workers run `work` at once."""
 
-    def __init__(
-        self,
-        client: Client,
-        store: Store,
-        recorder: Recorder,
-        queue: WorkQueue[Key],
-        *,
-        now: Callable[[], datetime],
-    ) -> None:
-        self._client = client
-        self._store = store
-        self._recorder = recorder
-        self._queue = queue
-        self._now = now
-        self._noted: dict[Key, frozenset[Event]] = {}
-        """The notices of the last plan of each CronJobFlow, which are not recorded again."""
+    client: Client
+    store: Store
+    recorder: Recorder
+    queue: WorkQueue[Key]
+    now: Callable[[], datetime]
+    _noted: dict[Key, frozenset[Event]] = field(default_factory=dict)
+    """The notices of the last plan of each CronJobFlow, which are not recorded again."""
 
     # ------------------------------------------------------------------ events to keys
 
     def cron_changed(self, old: CronJobFlow | None, new: CronJobFlow | None) -> None:
         cron = new or old
         assert cron is not None
-        self._queue.add(key_of(cron))
+        self.queue.add(key_of(cron))
 
     def flow_changed(self, old: JobFlow | None, new: JobFlow | None) -> None:
         if old is not None and new is not None and old.status.state == new.status.state:
             return  # a plan of its schedule reads nothing else
         # a flow that is no longer reused may exceed the history limits of its schedule
         before, after = reused_flow(old), reused_flow(new)
-        source = None if before is None or after is not None else self._store.flows.get(*before)
+        source = None if before is None or after is not None else self.store.flows.get(*before)
         for flow in (old, new, source):
             owner = flow.metadata.controller if flow is not None else None
             if flow is not None and owner is not None and owner.kind == CRONJOBFLOWS.kind:
-                self._queue.add((flow.metadata.namespace, owner.name))
+                self.queue.add((flow.metadata.namespace, owner.name))
 
     def all_crons(self) -> None:
         """Queue every CronJobFlow: earlier events are not known to this process."""
-        for cron in self._store.crons:
-            self._queue.add(key_of(cron))
+        for cron in self.store.crons:
+            self.queue.add(key_of(cron))
 
     # ------------------------------------------------------------------ work
 
     async def work(self) -> None:
         """Reconcile one CronJobFlow after another until the queue is closed. An error puts one in
         backoff; no other place handles errors."""
-        while (key := await self._queue.get()) is not None:
+        while (key := await self.queue.get()) is not None:
             try:
                 error, at_least = "", 0.0
                 try:
@@ -102,32 +95,32 @@ class Crons(Listener):
                     if not isinstance(failure, NETWORK_ERRORS):
                         log.exception("reconcile failed", cronjobflow="/".join(key))
                 if error:
-                    wait = round(self._queue.retry(key, at_least=at_least), 3)
+                    wait = round(self.queue.retry(key, at_least=at_least), 3)
                     log.warning("retrying", cronjobflow="/".join(key), error=error, seconds=wait)
                 else:
-                    self._queue.forget(key)
+                    self.queue.forget(key)
             finally:
-                self._queue.done(key)
+                self.queue.done(key)
 
     def stop(self) -> None:
-        self._queue.close()
+        self.queue.close()
 
     async def reconcile(self, key: Key) -> None:
-        cron = self._store.crons.get(*key)
+        cron = self.store.crons.get(*key)
         if cron is None:
             self._noted.pop(key, None)
             return
-        if not self._store.crons.synced:  # the copy may be older than what was written
-            self._queue.add_after(key, UNKNOWN_SECONDS)
+        if not self.store.crons.synced:  # the copy may be older than what was written
+            self.queue.add_after(key, UNKNOWN_SECONDS)
             return
-        plan = plan_cron(cron, self._store.flows_of(cron), self._now(), self._store.reused_by)
+        plan = plan_cron(cron, self.store.flows_of(cron), self.now(), self.store.reused_by)
         noted = self._noted.get(key, frozenset())
         for event in plan.notices:
             if event not in noted:
-                self._recorder.record(cron, event)
+                self.recorder.record(cron, event)
         self._noted[key] = frozenset(plan.notices)
         if plan.requeue_after is not None:  # before requests: these may fail
-            self._queue.add_after(key, plan.requeue_after.total_seconds())
+            self.queue.add_after(key, plan.requeue_after.total_seconds())
         if plan.status != cron.status:
             written = await self._write_status(cron, plan)
             if written is None:
@@ -153,7 +146,7 @@ class Crons(Listener):
         body = guarded_patch(cron.metadata, {"status": difference(before, after)})
         stored = await self._patch(cron, body, "status")
         for event in plan.events if stored is not None else ():
-            self._recorder.record(cron, event)
+            self.recorder.record(cron, event)
         return stored
 
     async def _patch(
@@ -161,7 +154,7 @@ class Crons(Listener):
     ) -> CronJobFlow | None:
         """Return the CronJobFlow as stored; None if it had changed."""
         try:
-            answer = await self._client.patch(
+            answer = await self.client.patch(
                 CRONJOBFLOWS, *key_of(cron), body, subresource=subresource
             )
         except ApiError as error:
@@ -170,7 +163,7 @@ class Crons(Listener):
             await self._is_current(cron)  # learns what it is now, for the next plan
             return None
         stored = decoder(CronJobFlow).decode(answer)
-        self._store.crons.learn(stored)
+        self.store.crons.learn(stored)
         return stored
 
     async def _create(self, cron: CronJobFlow, action: CreateFlow) -> None:
@@ -180,39 +173,39 @@ class Crons(Listener):
         namespace = cron.metadata.namespace
         try:
             body = msgspec.json.encode(action.manifest)
-            answer = await self._client.create(JOBFLOWS, namespace, body)
+            answer = await self.client.create(JOBFLOWS, namespace, body)
         except ApiError as error:
             if error.already_exists:
                 await self._take_in(cron, action)
                 return
             if is_refusal(error):
                 message = f"flow {action.name} was refused: {error.message}"
-                self._recorder.record(cron, Event(EventType.WARNING, "CreateRefused", message))
+                self.recorder.record(cron, Event(EventType.WARNING, "CreateRefused", message))
             raise
-        self._store.flows.learn(decoder(JobFlow).decode(answer))  # the next plan must see it
+        self.store.flows.learn(decoder(JobFlow).decode(answer))  # the next plan must see it
         log.info("flow created", cronjobflow=full_name(cron), flow=action.name)
 
     async def _take_in(self, cron: CronJobFlow, action: CreateFlow) -> None:
         """Learn the flow that has the name. Raises NameInUseError if it is not one of this
         CronJobFlow: only its deletion makes room."""
-        flow = await self._client.get(JOBFLOWS, cron.metadata.namespace, action.name, JobFlow)
-        self._store.flows.learn(flow)
+        flow = await self.client.get(JOBFLOWS, cron.metadata.namespace, action.name, JobFlow)
+        self.store.flows.learn(flow)
         if not belongs_to(flow, cron.metadata):
             message = f"flow {action.name} does not start: another flow has its name"
-            self._recorder.record(cron, Event(EventType.WARNING, "NameInUse", message))
+            self.recorder.record(cron, Event(EventType.WARNING, "NameInUse", message))
             raise NameInUseError(message)
 
     async def _cancel(self, cron: CronJobFlow, action: ReplaceFlow) -> None:
         message = f"replaced by the CronJobFlow {cron.metadata.name}"
         command = replacing_command(cron, action.name, action.uid, message)
-        if await create_command(self._client, command):
+        if await create_command(self.client, command):
             log.info("flow to be replaced", cronjobflow=full_name(cron), flow=action.name)
 
     async def _remove(self, cron: CronJobFlow, action: RemoveFlow) -> None:
         """Delete the flow unless it has changed since the plan."""
         try:
             target, version = (cron.metadata.namespace, action.name), action.resource_version
-            await self._client.delete(JOBFLOWS, *target, uid=action.uid, resource_version=version)
+            await self.client.delete(JOBFLOWS, *target, uid=action.uid, resource_version=version)
         except ApiError as error:
             if not error.conflict:  # it was retried meanwhile
                 raise
@@ -222,14 +215,14 @@ class Crons(Listener):
     async def _is_current(self, cron: CronJobFlow) -> bool:
         """Read the CronJobFlow live, and learn it if it differs from the copy."""
         try:
-            live = await self._client.get(CRONJOBFLOWS, *key_of(cron), CronJobFlow)
+            live = await self.client.get(CRONJOBFLOWS, *key_of(cron), CronJobFlow)
         except ApiError as error:
             if error.not_found:
                 return False
             raise
         if live.metadata.resource_version == cron.metadata.resource_version:
             return True
-        self._store.crons.learn(live)
+        self.store.crons.learn(live)
         return False
 
 

@@ -8,7 +8,7 @@ status, as if it were lost (docs/decisions/status-writes.md).
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -65,33 +65,26 @@ class OwnStatus:
     reported: bool = False
 
 
+@dataclass(eq=False)
 class ForeignStatuses:
     """The flows whose stored status is not of JobFlow."""
 
-    def __init__(
-        self,
-        store: Store,
-        memory: Memory,
-        reads: LiveReads,
-        hooks: Hooks,
-        clock: Callable[[], float],
-    ) -> None:
-        self._store = store
-        self._memory = memory
-        self._reads = reads
-        self._hooks = hooks
-        self._clock = clock
-        self._own: dict[Key, OwnStatus] = {}
-        self._written: dict[Key, float] = {}
-        """When a status was last written again."""
-        self._unseen: set[Key] = set()
-        """The flows whose writers are being read."""
+    store: Store
+    memory: Memory
+    reads: LiveReads
+    hooks: Hooks
+    clock: Callable[[], float]
+    _own: dict[Key, OwnStatus] = field(default_factory=dict)
+    _written: dict[Key, float] = field(default_factory=dict)
+    """When a status was last written again."""
+    _unseen: set[Key] = field(default_factory=set)
+    """The flows whose writers are being read."""
 
     async def begin(self, seen: dict[Key, SeenStatus]) -> None:
         """Note the flows whose status others have written before the term. `flow_changed` must be
         called from now on."""
         for key, (version, writer) in seen.items():
-            flow = self._store.flows.get(*key)
+            flow = self.store.flows.get(*key)
             if flow is not None and flow.metadata.resource_version != version:
                 self._unseen.add(key)  # it has changed since it was seen
             elif flow is not None:
@@ -103,17 +96,17 @@ class ForeignStatuses:
 
     async def _look_again(self, key: Key) -> None:
         """Read a flow until the copy has the version whose writers are known."""
-        while key in self._unseen and (flow := self._store.flows.get(*key)) is not None:
+        while key in self._unseen and (flow := self.store.flows.get(*key)) is not None:
             found = None
             try:
-                found = await self._reads.flow_with_identity(flow)
+                found = await self.reads.flow_with_identity(flow)
             except UnreadableAnswer as error:
                 log.warning("flow cannot be read", flow="/".join(key), error=error.message)
             if found is None:
                 break
             live, identity = found
-            self._store.flows.learn(live)
-            copy = self._store.flows.get(*key)
+            self.store.flows.learn(live)
+            copy = self.store.flows.get(*key)
             if copy is not None and copy.metadata.resource_version == identity.resource_version:
                 self._note(copy, see_status(identity).writer)
                 break
@@ -121,7 +114,7 @@ class ForeignStatuses:
 
     def _note(self, flow: JobFlow, writer: StatusWriter | None) -> None:
         """Plan from an empty status if somebody else has written that of a flow of JobFlow."""
-        jobs = self._store.jobs_of(flow.metadata.uid)
+        jobs = self.store.jobs_of(flow.metadata.uid)
         annotations = (job.metadata.annotations or {} for job in jobs.values())
         is_ours = any(labels.TARGET_ENDS in each for each in annotations)
         if writer is None or not (writer.after_ours or is_ours):
@@ -149,8 +142,8 @@ class ForeignStatuses:
             return
         known = self._own.get(key)
         before = old.status if known is None else known.status
-        is_own = self._memory.has_written(new) or new.status == before
-        if is_own or self._memory.has_sent(new):
+        is_own = self.memory.has_written(new) or new.status == before
+        if is_own or self.memory.has_sent(new):
             self._own.pop(key, None)
         elif known is None:
             self._own[key] = OwnStatus(old.status)
@@ -168,7 +161,7 @@ class ForeignStatuses:
             for name, job in jobs.items()
             if work_of_object(job).has_steps
             and (namespace, name) in self._own
-            and (child := self._store.flows.get(namespace, name)) is not None
+            and (child := self.store.flows.get(namespace, name)) is not None
         }
         return {**jobs, **children}
 
@@ -178,11 +171,11 @@ class ForeignStatuses:
             return None
         last = self._written.get(key)
         # two controllers that write over each other must not keep the API server busy
-        return 0.0 if last is None else max(0.0, last + AGAIN - self._clock())
+        return 0.0 if last is None else max(0.0, last + AGAIN - self.clock())
 
     def writes(self, key: Key) -> None:
         if key in self._own:
-            self._written[key] = self._clock()
+            self._written[key] = self.clock()
 
     async def report(self, flow: JobFlow) -> Event | None:
         """Return the Event about another writer, once each time that it has written."""
@@ -190,8 +183,8 @@ class ForeignStatuses:
         if known is None or known.reported:
             return None
         known.reported = True
-        writer = known.writer or await self._reads.status_writer(flow)
-        self._hooks.status_overwritten(writer)
+        writer = known.writer or await self.reads.status_writer(flow)
+        self.hooks.status_overwritten(writer)
         log.warning("status overwritten", flow=full_name(flow), writer=writer)
         message = (
             f"{writer} wrote over the status of the flow, which is JobFlow's; JobFlow writes its "

@@ -3,7 +3,7 @@ plan is handled in one place (`_settle`)."""
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import structlog
@@ -72,45 +72,32 @@ class ReconcileOutcome:
     """Whether a request that failed earlier waits for the end of the backoff."""
 
 
+@dataclass(eq=False)
 class Reconciler(Listener):
     """Reconciles the flows of a store. Many workers run `work` at once."""
 
-    def __init__(
-        self,
-        store: Store,
-        applier: Applier,
-        memory: Memory,
-        recorder: Recorder,
-        queue: WorkQueue[Key],
-        wants: Wants,
-        order: WriteOrder,
-        *,
-        status_seconds: float = STATUS_SECONDS,
-        hooks: Hooks | None = None,
-        judge: Judge = judge_here,
-        gives_up: bool = False,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`gives_up`: raise an exception of a reconcile, in place of another try later."""
-        self._store = store
-        self._status_seconds = status_seconds
-        self._applier = applier
-        self._memory = memory
-        self._recorder = recorder
-        self._queue = queue
-        self._wants = wants
-        self._order = order
-        self._pod_index = PodIndex(store)
-        self._places = Places(store)
-        self._awaiting_ends: set[Key] = set()
-        """Flows that may do something only after the end of a vcjob."""
-        self._hooks = hooks or Hooks()
-        self._judge = judge
-        self._gives_up = gives_up
-        self.foreign = ForeignStatuses(store, memory, applier.reads, self._hooks, clock)
-        self._now = now
-        self._clock = clock
+    store: Store
+    applier: Applier
+    memory: Memory
+    recorder: Recorder
+    queue: WorkQueue[Key]
+    wants: Wants
+    order: WriteOrder
+    status_seconds: float = STATUS_SECONDS
+    hooks: Hooks = field(default_factory=Hooks)
+    judge: Judge = judge_here
+    gives_up: bool = False
+    """Whether an exception of a reconcile is raised, in place of another try later."""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    clock: Callable[[], float] = time.monotonic
+    _awaiting_ends: set[Key] = field(default_factory=set)
+    """Flows that may do something only after the end of a vcjob."""
+
+    def __post_init__(self) -> None:
+        self._pod_index = PodIndex(self.store)
+        self._places = Places(self.store)
+        reads = self.applier.reads
+        self.foreign = ForeignStatuses(self.store, self.memory, reads, self.hooks, self.clock)
 
     # ------------------------------------------------------------------ events to keys
 
@@ -122,32 +109,32 @@ class Reconciler(Listener):
         if new is None:
             self._pod_index.forget(flow)
         # the status that this process wrote is no news, unless the plan continues with it
-        if new is not None and self._memory.has_written(new):
-            self._queue.add_soon(key_of(flow), SETTLE_SECONDS)
+        if new is not None and self.memory.has_written(new):
+            self.queue.add_soon(key_of(flow), SETTLE_SECONDS)
         else:
-            self._queue.add(key_of(flow))
+            self.queue.add(key_of(flow))
         # its ttl counts again
         if (source := reused_flow(old)) is not None and reused_flow(new) is None:
-            self._queue.add(source)
+            self.queue.add(source)
         if old is None or new is None or _suspension(old) != _suspension(new):
-            for child in self._store.children_of(flow.metadata.uid):
-                self._queue.add(child)
+            for child in self.store.children_of(flow.metadata.uid):
+                self.queue.add(child)
         elif new.status.handed_down_count != old.status.handed_down_count:
             for entry in new.status.handed_down or ():
-                self._queue.add((flow.metadata.namespace, entry.flow))
+                self.queue.add((flow.metadata.namespace, entry.flow))
 
     def cron_changed(self, old: CronJobFlow | None, new: CronJobFlow | None) -> None:
         """Queue the ended flows of a schedule whose ttl may count again."""
         cron = new or old
         assert cron is not None
         if old is None or new is None or old.status.waits_for != new.status.waits_for:
-            for flow in self._store.flows_of(cron):
+            for flow in self.store.flows_of(cron):
                 if flow.final:
-                    self._queue.add(key_of(flow))
+                    self.queue.add(key_of(flow))
 
     def group_changed(self, flows: Sequence[Key]) -> None:
         for flow in flows:
-            self._queue.add(flow)
+            self.queue.add(flow)
 
     def template_changed(self, old: JobTemplate | None, new: JobTemplate | None) -> None:
         """Queue the unfinished flows that use a template whose spec has changed."""
@@ -155,10 +142,10 @@ class Reconciler(Listener):
         assert template is not None
         if old is not None and new is not None and old.spec == new.spec:
             return
-        for flow in self._store.flows_using(*key_of(template)):
+        for flow in self.store.flows_using(*key_of(template)):
             if not flow.final:
-                self._memory.lift(key_of(flow))
-                self._queue.add(key_of(flow))
+                self.memory.lift(key_of(flow))
+                self.queue.add(key_of(flow))
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         """Queue the flow of a job, and the flows that wait for the name of this job."""
@@ -169,60 +156,60 @@ class Reconciler(Listener):
             for job in states
         )
         for job in states:
-            if (owner := self._store.owners.of(job)) is not None:
+            if (owner := self.store.owners.of(job)) is not None:
                 key = (job.metadata.namespace, owner.name)
                 if new is not None and not is_ending and key in self._awaiting_ends:
-                    self._queue.add_soon(key, SETTLE_SECONDS)  # only the status changes
+                    self.queue.add_soon(key, SETTLE_SECONDS)  # only the status changes
                 else:
-                    self._queue.add(key)
+                    self.queue.add(key)
         if old is not None and new is not None and old.metadata.uid == new.metadata.uid:
-            owner = self._store.owners.of(new)
-            flow = self._store.flows.get(new.metadata.namespace, owner.name) if owner else None
+            owner = self.store.owners.of(new)
+            flow = self.store.flows.get(new.metadata.namespace, owner.name) if owner else None
             if flow is not None and not flow.final:
                 if (event := find_edits(old.metadata, new.metadata)) is not None:
-                    self._recorder.record(flow, event)
+                    self.recorder.record(flow, event)
                     log.warning("job edited", flow=full_name(flow), message=event.message)
-        for key in self._memory.released(key_of(states[0])):
-            self._queue.add(key)
+        for key in self.memory.released(key_of(states[0])):
+            self.queue.add(key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if (flow := self._pod_index.flow_of(old, new)) is not None:
-            self._queue.add(flow)
+            self.queue.add(flow)
         elif (flow := self._pod_index.flow_of_starting(old, new)) is not None:
-            self._queue.add_soon(flow, OBSTACLE_SHOWN.total_seconds())  # if it does not run by then
+            self.queue.add_soon(flow, OBSTACLE_SHOWN.total_seconds())  # if it does not run by then
 
     def command_changed(self, command: Command) -> None:
         if (flow := flow_of(command)) is not None:
-            self._queue.add(flow)
+            self.queue.add(flow)
 
     def all_flows(self) -> None:
         """Queue every flow: earlier events are not known to this process."""
-        for flow in self._store.flows:
-            self._queue.add(key_of(flow))
+        for flow in self.store.flows:
+            self.queue.add(key_of(flow))
 
     # ------------------------------------------------------------------ work
 
     async def work(self) -> None:
         """Reconcile one flow after another until the queue is closed."""
-        while (key := await self._queue.get()) is not None:
-            started = self._clock()
+        while (key := await self.queue.get()) is not None:
+            started = self.clock()
             try:
                 outcome = await self._reconcile_safely(key)
                 result = self._settle(key, outcome)
             finally:
-                self._queue.done(key)
-            self._hooks.reconciled(self._clock() - started, result)
+                self.queue.done(key)
+            self.hooks.reconciled(self.clock() - started, result)
 
     async def _reconcile_safely(self, key: Key) -> ReconcileOutcome:
         """Reconcile later if the copies cannot be followed now."""
-        if not self._store.is_followed:
+        if not self.store.is_followed:
             return ReconcileOutcome(after=UNFOLLOWED_SECONDS, held=True)
         try:
             return await self.reconcile(key)
         except Exception as error:  # a fault in our code concerns this flow only
             log.exception("reconcile failed", flow="/".join(key))
             text = f"{type(error).__name__}: {error}"
-            if self._gives_up:
+            if self.gives_up:
                 what = f"JobFlow {key[1]} cannot be planned because of an error in JobFlow itself"
                 raise RuntimeError(f"{what}: {text}") from error
             return ReconcileOutcome(error=text)
@@ -231,60 +218,60 @@ class Reconciler(Listener):
         """Decide when the flow is reconciled again. No other place handles an outcome."""
         # a requeue waits for the end of the backoff; a plan after an event comes before
         if outcome.error:
-            wait = self._queue.retry(key, at_least=outcome.retry_after)
+            wait = self.queue.retry(key, at_least=outcome.retry_after)
             log.warning("retrying", flow="/".join(key), error=outcome.error, seconds=round(wait, 3))
         elif not outcome.held and not outcome.again:  # nothing was left out
-            self._queue.forget(key)
+            self.queue.forget(key)
         if outcome.after is not None:
-            self._queue.add_after(key, outcome.after)
+            self.queue.add_after(key, outcome.after)
         if outcome.shown_after is not None:
-            self._queue.add_soon(key, outcome.shown_after)
+            self.queue.add_soon(key, outcome.shown_after)
         if outcome.error:
             return ReconcileResult.RETRIED
         if outcome.again:
-            self._queue.add(key)
+            self.queue.add(key)
             return ReconcileResult.REQUEUED
         return ReconcileResult.DONE
 
     async def reconcile(self, key: Key) -> ReconcileOutcome:
         """Plan one flow and apply the plan."""
-        stored = self._store.flows.get(*key)
+        stored = self.store.flows.get(*key)
         if stored is None:
-            self._memory.forget(key)
-            self._wants.forget(key)
+            self.memory.forget(key)
+            self.wants.forget(key)
             self._awaiting_ends.discard(key)
             return ReconcileOutcome()
         if (event := await self.foreign.report(stored)) is not None:
-            self._recorder.record(stored, event)
+            self.recorder.record(stored, event)
             return ReconcileOutcome(again=True)  # from its own status
-        answers = self._memory.of(stored)
-        if not self._queue.backoff(key):  # what failed before the backoff may be sent again
+        answers = self.memory.of(stored)
+        if not self.queue.backoff(key):  # what failed before the backoff may be sent again
             answers.failed.clear()
         # judged once before its first plan, because it may have been stored without review
         flow = self.foreign.own(stored)
         generation = flow.metadata.generation
         is_judged = answers.verdict is not None and answers.verdict[0] == generation
-        if not is_judged and is_unjudged(flow, self._store.jobs_of(flow.metadata.uid)):
+        if not is_judged and is_unjudged(flow, self.store.jobs_of(flow.metadata.uid)):
             try:
-                answers.verdict = (generation, await self._judge(flow))
+                answers.verdict = (generation, await self.judge(flow))
             except NotJudgedYet as error:
                 return ReconcileOutcome(error=str(error))
-            if self._store.flows.get(*key) is not stored:
+            if self.store.flows.get(*key) is not stored:
                 return ReconcileOutcome(again=True)
         return await self._plan_and_apply(stored, answers)
 
     async def _plan_and_apply(self, stored: JobFlow, answers: Answers) -> ReconcileOutcome:
         key, flow = key_of(stored), self.foreign.own(stored)
-        began = self._clock()
-        plan = plan_flow(flow, self._view(flow, answers), now=self._now())
-        if (took := self._clock() - began) > LONG_PLAN:
-            self._queue.rest(key, took * RESTS)  # events of that time share the next plan
+        began = self.clock()
+        plan = plan_flow(flow, self._view(flow, answers), now=self.now())
+        if (took := self.clock() - began) > LONG_PLAN:
+            self.queue.rest(key, took * RESTS)  # events of that time share the next plan
         if plan.only_ends_matter:
             self._awaiting_ends.add(key)
         else:
             self._awaiting_ends.discard(key)
         self._places.note(flow, plan.status)  # before anything is awaited
-        self._wants.want(key, flow.metadata.uid, plan.wants)
+        self.wants.want(key, flow.metadata.uid, plan.wants)
         status_wait, held = self._status_wait(flow, plan, answers), False
         # in backoff no failed request is repeated, but the others are sent, so that the flow can
         # still be cancelled
@@ -299,57 +286,54 @@ class Reconciler(Listener):
             if writes:
                 self.foreign.writes(key)
             with starting(is_unstarted(flow)):
-                applied = await self._applier.apply(flow, plan, write_status=writes, stored=stored)
+                applied = await self.applier.apply(flow, plan, write_status=writes, stored=stored)
         if applied.status_written:
-            self._hooks.recorded(flow.status, plan.status)
+            self.hooks.recorded(flow.status, plan.status)
             for event in plan.events:
-                self._recorder.record(flow, event)
-            answers.written_at, answers.changed_at = self._clock(), None
+                self.recorder.record(flow, event)
+            answers.written_at, answers.changed_at = self.clock(), None
             if plan.continues:
-                self._queue.add(key)
+                self.queue.add(key)
         answers.failed |= applied.failed
         if flow.final and not answers.failed:
-            self._memory.forget(key)  # an ended flow asks for nothing that was answered before
+            self.memory.forget(key)  # an ended flow asks for nothing that was answered before
         waits = [status_wait] if status_wait else []
         if plan.requeue_after is not None:
             waits.append(plan.requeue_after.total_seconds())
+        now = self.now()
+        shown = ((error.shown_at - now).total_seconds() for error in answers.create_errors)
         return ReconcileOutcome(
             again=applied.again,
             after=min(waits, default=None),
             error="; ".join(dict.fromkeys(applied.errors)),
             retry_after=applied.retry_after,
-            shown_after=self._shown_after(answers),
+            # until the next step says that its create fails; None: all do
+            shown_after=min((seconds for seconds in shown if seconds > 0), default=None),
             held=held,
         )
 
-    def _shown_after(self, answers: Answers) -> float | None:
-        """Return the seconds until the next step says that its create fails; None: all do."""
-        now = self._now()
-        left = ((error.shown_at - now).total_seconds() for error in answers.create_errors)
-        return min((seconds for seconds in left if seconds > 0), default=None)
-
     def _view(self, flow: JobFlow, answers: Answers) -> View:
         uid = flow.metadata.uid
-        jobs, deleted = self._store.jobs_of(uid), self._store.deleted_of(uid)
+        jobs, deleted = self.store.jobs_of(uid), self.store.deleted_of(uid)
         jobs = self.foreign.own_jobs(jobs, flow.metadata.namespace)
-        parent = self._store.parent_of(flow)
+        parent = self.store.parent_of(flow)
         answers.outdate(jobs)  # before the View takes them
         uids = [job.metadata.uid for job in jobs.values()]
         source, source_children = None, {}
         if (reuse := flow.status.reuse or flow.spec.reuse) is not None:
-            source = self._store.flows.get(flow.metadata.namespace, reuse.flow)
+            source = self.store.flows.get(flow.metadata.namespace, reuse.flow)
         if source is not None and compile_flow(flow).has_children:
-            keys = self._store.children_of(source.metadata.uid)
-            found = (self._store.flows.get(*key) for key in keys)
+            keys = self.store.children_of(source.metadata.uid)
+            found = (self.store.flows.get(*key) for key in keys)
             source_children = {f.metadata.name: f.metadata for f in found if f is not None}
         return View(
             claim_takers=self._claim_takers(flow),
-            templates=self._store.templates_in(flow.metadata.namespace),
+            templates=self.store.templates_in(flow.metadata.namespace),
             jobs=jobs,
             source=source,
             source_children=source_children,
-            reused_by=self._store.reused_by(flow),
-            is_awaited=self._store.is_awaited(flow),
+            reused_by=self.store.reused_by(flow),
+            is_awaited=self.store.is_awaited(flow),
             parent=None if parent is None else self.foreign.own(parent),
             deleted=deleted | (answers.missing - jobs.keys()),
             holders=dict(answers.holders),
@@ -361,26 +345,26 @@ class Reconciler(Listener):
             group=self._places.of(flow),
             step_groups=self._places.of_steps(flow),
             cancels=dict(answers.cancels),
-            commands=self._store.commands_of(*key_of(flow)),
+            commands=self.store.commands_of(*key_of(flow)),
             aborts=dict(answers.aborts),
-            pods={job: pods for job in uids if (pods := self._store.pods.of(job))},
-            gone_pods={job: pods for job in uids if (pods := self._store.pods.gone_of(job))},
-            pods_followed=self._store.follows_pods,
+            pods={job: pods for job in uids if (pods := self.store.pods.of(job))},
+            gone_pods={job: pods for job in uids if (pods := self.store.pods.gone_of(job))},
+            pods_followed=self.store.follows_pods,
             read=dict(answers.read),
-            answers=self._wants.answers(uid),
+            answers=self.wants.answers(uid),
         )
 
     def _claim_takers(self, flow: JobFlow) -> Sequence[JobFlow]:
         """Return the flows that may have taken claims of others, if the plan of a flow asks who has
         claims: at its start, and for a Command after its end."""
         if flow.final:
-            asks = bool(self._store.commands_of(*key_of(flow)))
+            asks = bool(self.store.commands_of(*key_of(flow)))
         elif (reuse := flow.status.reuse) is not None:
             asks = reuse.moving_claims
         else:
             has_claims = flow.spec.volume_claims is not None
             asks = flow.spec.reuse is not None or (has_claims and untouched(flow))
-        return tuple(self._store.claim_takers(flow.metadata.namespace)) if asks else ()
+        return tuple(self.store.claim_takers(flow.metadata.namespace)) if asks else ()
 
     def _status_wait(self, flow: JobFlow, plan: Plan, answers: Answers) -> float | None:
         """Return the seconds until the status may be written; None if there is nothing to write."""
@@ -392,19 +376,19 @@ class Reconciler(Listener):
             return None  # the server stored it differently: a CRD without our fields drops them
         if plan.urgent or answers.written_at is None:
             return 0.0
-        now = self._clock()
+        now = self.clock()
         if answers.changed_at is None:
             answers.changed_at = now
-        seconds = max(self._status_seconds, SECONDS_A_STEP * len(plan.status.conditions or ()))
+        seconds = max(self.status_seconds, SECONDS_A_STEP * len(plan.status.conditions or ()))
         due = max(answers.changed_at + SETTLE_SECONDS, answers.written_at + seconds)
         if due > now:
             return due - now
         late = answers.changed_at + PROGRESS_SECONDS
-        if late <= now or self._order.has_room:
+        if late <= now or self.order.has_room:
             return 0.0
         # writes that flows wait for go first
         key = key_of(flow)
-        self._order.when_room(key, lambda: self._queue.add(key))
+        self.order.when_room(key, lambda: self.queue.add(key))
         return late - now
 
 

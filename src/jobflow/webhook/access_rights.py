@@ -6,6 +6,7 @@ A LocalSubjectAccessReview, unlike a SubjectAccessReview, needs no right outside
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -97,31 +98,24 @@ class _Kept(NamedTuple):
     until: float
 
 
+@dataclass(eq=False)
 class AccessRights:
     """`judges.Rights` by the API server; answers are cached."""
 
-    def __init__(
-        self,
-        client: Client,
-        controllers: ControllerUsers,
-        checked: Collection[Resource],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`checked`: the resources for which users need rights; for others they need none."""
-        self._client = client
-        self._controllers = controllers
-        self._checked = checked
-        self._clock = clock
-        self._kept: dict[bytes, _Kept] = {}
+    client: Client
+    controllers: ControllerUsers
+    checked: Collection[Resource]
+    """The resources for which users need rights; for others they need none."""
+    clock: Callable[[], float] = time.monotonic
+    _kept: dict[bytes, _Kept] = field(default_factory=dict)
 
     async def is_controller(self, user: UserInfo) -> bool:
-        return self._controllers.has(user.username)
+        return self.controllers.has(user.username)
 
     async def lacking(self, user: UserInfo, right: Right) -> str | None:
         resource = right.resource
         # the chart decides which rights are asked for
-        if resource not in self._checked:
+        if resource not in self.checked:
             return None
         attributes = {
             "namespace": right.namespace,
@@ -144,9 +138,9 @@ class AccessRights:
         }
         body = msgspec.json.encode(obj, order="sorted")
         kept = self._kept.get(body)
-        if kept is None or self._clock() >= kept.until:
+        if kept is None or self.clock() >= kept.until:
             status = await self._ask(body, user, right)
-            kept = _Kept(status, self._clock() + KEPT_SECONDS)
+            kept = _Kept(status, self.clock() + KEPT_SECONDS)
             self._kept.pop(body, None)  # the newest answer comes last
             self._kept[body] = kept
             # the oldest answer goes: it has waited longest for a second question
@@ -163,7 +157,7 @@ class AccessRights:
     async def _ask(self, body: bytes, user: UserInfo, right: Right) -> _Status:
         path = LOCAL_SUBJECT_ACCESS_REVIEWS.path(right.namespace)
         try:
-            answer = await self._client.request("POST", path, body=body, timeout=SECONDS)
+            answer = await self.client.request("POST", path, body=body, timeout=SECONDS)
             return decoder(_Review).decode(answer).status
         except (ApiError, *NETWORK_ERRORS) as error:
             raise NotReady(

@@ -5,6 +5,7 @@ import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
 
@@ -30,33 +31,26 @@ _answer = msgspec.msgpack.Decoder(Answer).decode
 _violations = msgspec.msgpack.Decoder(tuple[Violation, ...]).decode
 
 
+@dataclass(eq=False)
 class ReviewProcess:
     """`review.LargeReviews` by a worker process that is started on demand. Must be closed."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        rights: Rights = UNCHECKED,
-        *,
-        seconds: float = SECONDS,
-        idle_seconds: float = IDLE_SECONDS,
-    ) -> None:
-        self._cluster = cluster
-        self._rights = rights
-        self._seconds = seconds
-        self._idle_seconds = idle_seconds
-        self._turn = asyncio.Lock()
-        self._waiting = 0
-        self._process: Process | None = None
-        self._killed: list[Process] = []
-        self._idle: asyncio.TimerHandle | None = None
+    cluster: Cluster
+    rights: Rights = UNCHECKED
+    seconds: float = SECONDS
+    idle_seconds: float = IDLE_SECONDS
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _waiting: int = 0
+    _process: Process | None = None
+    _killed: list[Process] = field(default_factory=list)
+    _idle: asyncio.TimerHandle | None = None
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
     async def review(self, path: str, body: bytes) -> Answer:
-        if reason := self._cluster.unfit():
+        if reason := self.cluster.unfit():
             raise NotReady(reason)
         return _answer(await self._in_turn(review_worker.Review(path, body)))
 
@@ -72,12 +66,12 @@ class ReviewProcess:
         self._waiting += 1
         # the time limit includes the wait, because the API server counts it too
         try:
-            async with asyncio.timeout(self._seconds), self._turn:
+            async with asyncio.timeout(self.seconds), self._turn:
                 return await self._judge(message)
         except TimeoutError:
-            log.warning("large review given up", **_words(message), seconds=self._seconds)
+            log.warning("large review given up", **_words(message), seconds=self.seconds)
             raise NotJudged(
-                f"the review was not finished within {self._seconds:g} s; "
+                f"the review was not finished within {self.seconds:g} s; "
                 "try again, or split the object into several",
                 504,
                 "Timeout",
@@ -124,7 +118,7 @@ class ReviewProcess:
         except BaseException:
             self._end()  # otherwise its answer would be taken for that of the next review
             raise
-        self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._end)
+        self._idle = asyncio.get_running_loop().call_later(self.idle_seconds, self._end)
         return answer.answer
 
     def _end(self) -> None:
@@ -145,17 +139,17 @@ class ReviewProcess:
     async def _answer(self, question: review_worker.ClusterQuestion) -> Any:
         match question.method, question.arguments:
             case "is_controller", [user]:
-                return await self._rights.is_controller(msgspec.convert(user, UserInfo))
+                return await self.rights.is_controller(msgspec.convert(user, UserInfo))
             case "lacking", [user, right]:
-                return await self._rights.lacking(
+                return await self.rights.lacking(
                     msgspec.convert(user, UserInfo), msgspec.convert(right, Right)
                 )
             case "template_names", [namespace]:
-                return list(self._cluster.templates(namespace))
+                return list(self.cluster.templates(namespace))
             case "template", [namespace, name]:
-                return self._cluster.templates(namespace).get(name)
+                return self.cluster.templates(namespace).get(name)
             case method, arguments:
-                value = getattr(self._cluster, method)(*arguments)
+                value = getattr(self.cluster, method)(*arguments)
                 return await value if isawaitable(value) else value
 
 

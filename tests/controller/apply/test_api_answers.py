@@ -52,7 +52,7 @@ async def test_answers_for_deleted_and_ended_flows_are_dropped() -> None:
     async with cluster() as servers, Client.at(servers.server.url) as client:
         await servers.apply(template("a"), flow("f", {"a": ""}), flow("g", {"a": ""}))
         product = Product(client)
-        memory = product.controller._reconciler._memory
+        memory = product.controller._reconciler.memory
         await servers.until_jobs(f_a="", g_a="")
         assert len(memory._answers) == 2
         await set_phase(servers.client, "f-a", "Completed")

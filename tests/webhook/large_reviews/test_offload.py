@@ -172,7 +172,7 @@ async def test_a_slow_review_is_ended_and_the_next_one_judged(cluster: FakeClust
         assert (response.code, response.status["reason"]) == (504, "Timeout")
         assert response.message.startswith("the review was not finished within 0.01 s; try again")
         assert response.outcome is ReviewOutcome.FAILED
-        aside._seconds = 30
+        aside.seconds = 30
         assert (await respond(MANY_PATCHES, cluster, large_reviews=aside)).allowed
 
 
