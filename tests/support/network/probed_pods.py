@@ -115,7 +115,8 @@ class Lab:
         self.prober.want(flow, uid, probes)
 
     def result(self, step: str = "client", job: str = "f-serve", uid: str = UID) -> ProbeResult:
-        return self.prober.results(uid)[step, f"uid-{job}"]
+        result: ProbeResult = self.prober.results(uid)[step, f"uid-{job}"]
+        return result
 
     @property
     def count(self) -> Counter[str]:
