@@ -148,6 +148,8 @@ class ReviewProcess:
                 return list(self.cluster.templates(namespace))
             case "template", [namespace, name]:
                 return self.cluster.templates(namespace).get(name)
+            case "limits", [namespace, [of_steps, group]]:
+                return list(self.cluster.limits(namespace, (of_steps, group)))
             case method, arguments:
                 value = getattr(self.cluster, method)(*arguments)
                 return await value if isawaitable(value) else value
