@@ -15,7 +15,7 @@ from jobflow.api.resources import Resource
 from jobflow.app.crd_watch import CrdWatch, LostFields
 from jobflow.app.health import Readiness, create_health_app
 from jobflow.app.metrics import Metrics
-from jobflow.controller.controller import lead
+from jobflow.controller.controller import Controller, lead
 from jobflow.controller.hooks import NotJudgedYet, judge_here
 from jobflow.controller.reconciler import STATUS_SECONDS
 from jobflow.controller.wants import CLUSTER, Outside
@@ -185,16 +185,15 @@ class ServingReplica:
 
     async def _lead(self) -> None:
         """Run flows whenever this replica may, until `_finish` is set."""
-        term = partial(
-            lead,
-            store=self.store,
-            feeds=self._feeds,
+        make = partial(
+            Controller,
             hooks=self.metrics.controller,
             outside=self._options.outside,
             judge=self._judge,
             gives_up=self._options.gives_up,
             status_seconds=self._options.status_seconds,
         )
+        term = partial(lead, store=self.store, feeds=self._feeds, make=make)
         lease = self._options.lease
         while True:
             # a leader without fitting definitions would write statuses that lose fields

@@ -151,14 +151,11 @@ async def lead(
     *,
     store: Store,
     feeds: Feeds,
-    hooks: Hooks | None = None,
-    outside: Outside = CLUSTER,
-    judge: Judge = judge_here,
-    gives_up: bool = False,
-    status_seconds: float = STATUS_SECONDS,
+    make: Callable[..., Controller] = Controller,
 ) -> None:
-    """Run flows for one term, until `ending` is set and every request in flight is answered, or
-    with `gives_up` until a plan raises an exception."""
+    """Run flows for one term, until `ending` is set and every request in flight is answered, or a
+    controller that gives up has raised an exception. `make` makes one of the client, the store, and
+    the statuses `seen` before."""
 
     async def run_controller() -> None:
         late: list[Feed] = []
@@ -181,16 +178,7 @@ async def lead(
             if ending.is_set():
                 return
         store.started_over.clear()  # each copy is of later than the event
-        controller = Controller(
-            client,
-            store,
-            hooks=hooks,
-            outside=outside,
-            judge=judge,
-            gives_up=gives_up,
-            status_seconds=status_seconds,
-            seen=seen,
-        )
+        controller = make(client, store, seen=seen)
 
         async def stop_in_time() -> None:
             await either(ending.wait(), store.started_over.wait())
