@@ -5,9 +5,9 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from jobflow.kube.connections import METADATA_ONLY
 log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
+A = TypeVar("A")
 Look = Callable[[answers.Identity], None]
 
 WATCH_SECONDS = 300
@@ -156,18 +157,17 @@ class Reflector(Generic[T]):
                 raise
             return await self._pages(limit=0)
 
+    def _list_of(
+        self, type_of_list: type[answers.ItemList[A]], **options: Any
+    ) -> AsyncGenerator[answers.ItemList[A], None]:
+        given = {"namespace": self._namespace, "query": self._query, **options}
+        return self._client.list(self.resource, type_of_list, **given)
+
     async def _pages(self, limit: int) -> tuple[list[T], str, set[str]]:
         objects: list[T] = []
         unreadable: dict[Key, answers.Identity] = {}
         version = ""
-        pages = self._client.list(
-            self.resource,
-            answers.RawList,
-            namespace=self._namespace,
-            query=self._query,
-            limit=limit,
-        )
-        async with aclosing(pages):
+        async with aclosing(self._list_of(answers.RawList, limit=limit)) as pages:
             async for page in pages:
                 version = page.metadata.resource_version
                 for raw in page.items or ():
@@ -236,14 +236,8 @@ class Reflector(Generic[T]):
         uids: set[str] = set()
         lagging: list[answers.Identity] = []
         version, is_older = "", False
-        pages = self._client.list(
-            self.resource,
-            answers.ItemList[answers.Identified],
-            namespace=self._namespace,
-            query=self._query,
-            accept=METADATA_ONLY,
-        )
-        async with aclosing(pages):
+        found = self._list_of(answers.ItemList[answers.Identified], accept=METADATA_ONLY)
+        async with aclosing(found) as pages:
             async for page in pages:
                 version = page.metadata.resource_version
                 # nothing else is kept of a page: a list may have a hundred thousand objects
