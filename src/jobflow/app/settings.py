@@ -1,6 +1,6 @@
 """Settings of `jobflow serve`: each has a flag and a JOBFLOW_… environment variable."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -27,16 +27,16 @@ class HelpHint:
     """In words, if the value itself does not say it."""
 
 
-def _seconds(value: object) -> object:
-    return parse_duration(value) if isinstance(value, str) else value
+def split_names(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
 
 
-def _names(value: object) -> object:
-    return split_names(value) if isinstance(value, str) else value
+def _parsed(parse: Callable[[str], object]) -> BeforeValidator:
+    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
 
 Port = Annotated[int, Field(ge=0, le=65535), HelpHint("PORT")]
-Duration = Annotated[float, BeforeValidator(_seconds), HelpHint("TIME")]
+Duration = Annotated[float, _parsed(parse_duration), HelpHint("TIME")]
 """Seconds, written as a Go duration: `90s`, `1h30m`."""
 LogLevel = Literal["debug", "info", "warning", "error"]
 CopyAge = Annotated[Duration, Field(ge=MIN_COPY_AGE)]
@@ -121,7 +121,7 @@ class Settings(BaseSettings):
         "that namespace",
     )
     controller_user: Annotated[
-        tuple[str, ...], NoDecode, BeforeValidator(_names), HelpHint("NAME", "the replica's own")
+        tuple[str, ...], NoDecode, _parsed(split_names), HelpHint("NAME", "the replica's own")
     ] = Field(
         (), description="Another user of the controller, who may make child flows; may be repeated"
     )
@@ -191,10 +191,6 @@ def settings_help() -> Iterator[SettingHelp]:
             default=hint.default if hint and hint.default else default,
             repeatable=isinstance(field.default, tuple),
         )
-
-
-def split_names(names: str) -> list[str]:
-    return [name.strip() for name in names.split(",") if name.strip()]
 
 
 _FAULTS = {
