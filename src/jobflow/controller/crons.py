@@ -131,7 +131,11 @@ class Crons(Listener):
                 case CreateFlow():
                     await self._create(cron, action)
                 case ReplaceFlow():
-                    await self._cancel(cron, action)
+                    message = f"replaced by the CronJobFlow {cron.metadata.name}"
+                    command = replacing_command(cron, action.name, action.uid, message)
+                    if await create_command(self.client, command):
+                        told = {"cronjobflow": full_name(cron), "flow": action.name}
+                        log.info("flow to be replaced", **told)
                 case RemoveFlow():
                     await self._remove(cron, action)
                 case ForgetSkip():
@@ -194,12 +198,6 @@ class Crons(Listener):
             message = f"flow {action.name} does not start: another flow has its name"
             self.recorder.record(cron, Event(EventType.WARNING, "NameInUse", message))
             raise NameInUseError(message)
-
-    async def _cancel(self, cron: CronJobFlow, action: ReplaceFlow) -> None:
-        message = f"replaced by the CronJobFlow {cron.metadata.name}"
-        command = replacing_command(cron, action.name, action.uid, message)
-        if await create_command(self.client, command):
-            log.info("flow to be replaced", cronjobflow=full_name(cron), flow=action.name)
 
     async def _remove(self, cron: CronJobFlow, action: RemoveFlow) -> None:
         """Delete the flow unless it has changed since the plan."""

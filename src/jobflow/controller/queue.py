@@ -6,7 +6,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from jobflow.controller.hooks import Hooks
@@ -75,6 +75,7 @@ class FailedKey:
     """End of the time that a server asked to wait. Until then, events wait too."""
 
 
+@dataclass(eq=False)
 class WorkQueue(Generic[K]):
     """Keys that are ready, keys that are due later, and keys that are being worked on. A key that
     is added while it is worked on is handed out again after `done`.
@@ -84,34 +85,29 @@ class WorkQueue(Generic[K]):
     at once, so that they do not keep all workers.
     """
 
-    def __init__(
-        self,
-        *,
-        hooks: Hooks | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        dice: Callable[[], float] = random.random,
-        gives_way: Callable[[K], bool] = lambda key: False,
-        most_yielding: int = 1,
-    ) -> None:
-        self._hooks = hooks or Hooks()
-        self._clock = clock
-        self._dice = dice
-        self._ready = ReadyKeys(gives_way, most_yielding)
-        self._since: dict[K, float] = {}
-        """Keys that wait to be handed out, and since when."""
-        self._working: set[K] = set()
-        self._due: dict[K, float] = {}
-        self._later: list[tuple[float, int, K]] = []
-        """A heap. An entry is outdated if `_due` has another time for its key."""
-        self._count = 0
-        self._failing: dict[K, FailedKey] = {}
-        self._resting: dict[K, float] = {}
-        """Keys that wait after long work, and until when."""
-        self._turn = asyncio.Lock()
-        """Held by the worker that takes the next key."""
-        self._news = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
-        self._closed = False
+    hooks: Hooks = field(default_factory=Hooks)
+    clock: Callable[[], float] = time.monotonic
+    dice: Callable[[], float] = random.random
+    gives_way: Callable[[K], bool] = lambda key: False
+    most_yielding: int = 1
+    _since: dict[K, float] = field(default_factory=dict)
+    """Keys that wait to be handed out, and since when."""
+    _working: set[K] = field(default_factory=set)
+    _due: dict[K, float] = field(default_factory=dict)
+    _later: list[tuple[float, int, K]] = field(default_factory=list)
+    """A heap. An entry is outdated if `_due` has another time for its key."""
+    _count: int = 0
+    _failing: dict[K, FailedKey] = field(default_factory=dict)
+    _resting: dict[K, float] = field(default_factory=dict)
+    """Keys that wait after long work, and until when."""
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the worker that takes the next key."""
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _timer: asyncio.TimerHandle | None = None
+    _closed: bool = False
+
+    def __post_init__(self) -> None:
+        self._ready = ReadyKeys(self.gives_way, self.most_yielding)
 
     # ------------------------------------------------------------------ adding
 
@@ -122,21 +118,21 @@ class WorkQueue(Generic[K]):
         # asks `backoff` and does not repeat what failed
         if self._closed or key in self._since:
             return
-        self._since[key] = self._clock()
+        self._since[key] = self.clock()
         if key not in self._working:
             self._push(key)
 
     def add_soon(self, key: K, seconds: float) -> None:
         """Hand the key out in `seconds`, also in its backoff, unless it is handed out before."""
         if not self._closed and key not in self._since:
-            self._schedule(key, self._clock() + seconds)
+            self._schedule(key, self.clock() + seconds)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Hand the key out in `seconds`, at least FLOOR, and not before the end of its backoff. An
         earlier requeue takes precedence."""
         if self._closed:
             return
-        at = self._clock() + max(seconds, FLOOR)
+        at = self.clock() + max(seconds, FLOOR)
         if (failing := self._failing.get(key)) is not None:
             at = max(at, failing.until)
         self._schedule(key, at)
@@ -146,13 +142,13 @@ class WorkQueue(Generic[K]):
         `forget`, and are at least the `at_least` that a server asked for. Called by the worker that
         has the key."""
         failing = self._failing.setdefault(key, FailedKey())
-        now = self._clock()
-        wait = delay(failing.failures, first=FIRST_RETRY, most=LONGEST_RETRY, dice=self._dice)
+        now = self.clock()
+        wait = delay(failing.failures, first=FIRST_RETRY, most=LONGEST_RETRY, dice=self.dice)
         wait = max(wait, at_least, failing.until - now)
         failing.failures += 1
         failing.until = now + wait
         failing.asked_until = max(failing.asked_until, now + at_least)
-        self._hooks.retried()
+        self.hooks.retried()
         if not self._closed:
             self._due.pop(key, None)  # a requeue that was asked for waits for the backoff too
             self._schedule(key, failing.until)
@@ -161,11 +157,11 @@ class WorkQueue(Generic[K]):
     def backoff(self, key: K) -> float:
         """Return the seconds left of the key's backoff, 0 without one."""
         failing = self._failing.get(key)
-        return max(0.0, failing.until - self._clock()) if failing is not None else 0.0
+        return max(0.0, failing.until - self.clock()) if failing is not None else 0.0
 
     def rest(self, key: K, seconds: float) -> None:
         """Let events of the key wait for so long. Called by the worker that has the key."""
-        self._resting[key] = self._clock() + seconds
+        self._resting[key] = self.clock() + seconds
 
     def forget(self, key: K) -> None:
         """End the backoff after a success; the next one is the shortest again."""
@@ -186,8 +182,8 @@ class WorkQueue(Generic[K]):
         self._working.add(key)
         self._due.pop(key, None)  # the worker asks for a new time
         self._resting.pop(key, None)
-        self._hooks.waited(self._clock() - self._since.pop(key))
-        self._hooks.depth(len(self._ready))
+        self.hooks.waited(self.clock() - self._since.pop(key))
+        self.hooks.depth(len(self._ready))
         return key
 
     def done(self, key: K) -> None:
@@ -200,7 +196,7 @@ class WorkQueue(Generic[K]):
         if key in self._since:  # an event came in the meantime
             self._push(key)
         if (failing := self._failing.get(key)) is not None:
-            self._schedule(key, max(failing.until, self._clock() + FLOOR))
+            self._schedule(key, max(failing.until, self.clock() + FLOOR))
 
     def close(self) -> None:
         """Hand out no more keys."""
@@ -214,7 +210,7 @@ class WorkQueue(Generic[K]):
 
     def release(self) -> None:
         """Make ready what is due. Called by the queue's timer."""
-        now = self._clock()
+        now = self.clock()
         while self._later and self._later[0][0] <= now:
             at, _, key = heapq.heappop(self._later)
             if self._due.get(key) == at:
@@ -243,16 +239,16 @@ class WorkQueue(Generic[K]):
             self._timer.cancel()
             self._timer = None
         if self._later and not self._closed:
-            wait = max(0.0, self._later[0][0] - self._clock())
+            wait = max(0.0, self._later[0][0] - self.clock())
             self._timer = asyncio.get_running_loop().call_later(wait, self.release)
 
     def _push(self, key: K) -> None:
         failing = self._failing.get(key)
         until = max(failing.asked_until if failing else 0.0, self._resting.get(key, 0.0))
-        if until > self._clock():
+        if until > self.clock():
             del self._since[key]
             self._schedule(key, until)
             return
         self._ready.push(key)
-        self._hooks.depth(len(self._ready))
+        self.hooks.depth(len(self._ready))
         self._news.set()

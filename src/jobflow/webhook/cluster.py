@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from typing import Any, TypeVar
@@ -60,14 +61,12 @@ Observe = Callable[[str], None]
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class DryRuns:
-    def __init__(
-        self, client: Client, observe: Observe, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._client = client
-        self._observe = observe
-        self._clock = clock
-        self._logged: dict[DryRunResult, float] = {}
+    client: Client
+    observe: Observe
+    clock: Callable[[], float] = time.monotonic
+    _logged: dict[DryRunResult, float] = field(default_factory=dict)
 
     async def of(self, namespace: str, templates: Sequence[bytes]) -> list[DryRun | None]:
         """Return the answer to each of these pod templates (JSON), or None if it came too late."""
@@ -96,7 +95,7 @@ class DryRuns:
             "template": msgspec.Raw(template),
         }
         try:
-            await self._client.request(
+            await self.client.request(
                 "POST",
                 POD_TEMPLATES.path(namespace),
                 query=QUERY,
@@ -107,7 +106,7 @@ class DryRuns:
         except ApiError as error:
             # only faults of the template count; quotas and policies decide when pods are created
             if faults := tuple(_faults(error, template)):
-                self._observe(DryRunResult.REFUSED)
+                self.observe(DryRunResult.REFUSED)
                 return DryRun(faults, tuple(warnings))
             self._ignore(_RESULTS.get(error.code, DryRunResult.ERROR), namespace, str(error))
             return DryRun()
@@ -117,12 +116,12 @@ class DryRuns:
         except NETWORK_ERRORS as error:
             self._ignore(DryRunResult.UNREACHABLE, namespace, str(error) or type(error).__name__)
             return DryRun()
-        self._observe(DryRunResult.PASSED)
+        self.observe(DryRunResult.PASSED)
         return DryRun(warnings=tuple(warnings))
 
     def _ignore(self, result: DryRunResult, namespace: str, error: str) -> None:
-        self._observe(result)
-        now = self._clock()
+        self.observe(result)
+        now = self.clock()
         if result not in self._logged or now - self._logged[result] >= LOG_SECONDS:
             self._logged[result] = now
             # a sandbox serves no pod templates

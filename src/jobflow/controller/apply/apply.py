@@ -3,6 +3,7 @@ before `apply` returns, so that the next plan sees its own writes; other answers
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,22 +29,17 @@ from jobflow.store import Store
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class Applier:
-    def __init__(
-        self,
-        client: Client,
-        store: Store,
-        memory: Memory,
-        *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._client = client
-        self._store = store
-        self._memory = memory
-        self._now = now
-        self.reads = LiveReads(client)
-        self._commands = CommandSender(client, memory, now=now)
-        self._claims = VolumeClaims(client, self.reads, memory, now=now)
+    client: Client
+    store: Store
+    memory: Memory
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def __post_init__(self) -> None:
+        self.reads = LiveReads(self.client)
+        self._commands = CommandSender(self.client, self.memory, now=self.now)
+        self._claims = VolumeClaims(self.client, self.reads, self.memory, self.now)
 
     async def apply(
         self,
@@ -145,7 +141,7 @@ class Applier:
                 same = {"uid": action.uid, "resource_version": flow.metadata.resource_version}
                 try:
                     # not in the foreground: it would stay in all lists until its last pod is gone
-                    await self._client.delete(JOBFLOWS, *key_of(flow), **same)
+                    await self.client.delete(JOBFLOWS, *key_of(flow), **same)
                 except ApiError as error:
                     if not error.conflict:
                         raise
@@ -157,13 +153,13 @@ class Applier:
                 try:
                     pods = await self.reads.pods(flow, action.job, action.uid)
                 except (ApiError, *NETWORK_ERRORS) as error:
-                    unread = self._memory.unread(flow, action.uid, error, self._now())
+                    unread = self.memory.unread(flow, action.uid, error, self.now())
                     answer = {"error": unread.trouble, "again": unread.retry_at is not None}
                     log.warning(
                         "pods cannot be read", flow=full_name(flow), job=action.job, **answer
                     )
                 else:
-                    self._memory.of(flow).read[action.uid] = PodsRead(pods)
+                    self.memory.of(flow).read[action.uid] = PodsRead(pods)
 
     async def _create(self, flow: JobFlow, action: actions.CreateJob, applied: Applied) -> None:
         if applied.held_back:  # a create before it was refused for the whole namespace
@@ -174,31 +170,31 @@ class Applier:
             before = await kind.read(self.reads, flow, action.guard.gone)
             if before is not None and self._owns(flow, before):
                 applied.again = True
-                kind.cache(self._store).learn(before)
+                kind.cache(self.store).learn(before)
                 return
-        body, sent = msgspec.json.encode(action.manifest), self._now()
+        body, sent = msgspec.json.encode(action.manifest), self.now()
         try:
-            answer = await self._client.create(kind.resource, namespace, body)
+            answer = await self.client.create(kind.resource, namespace, body)
         except ApiError as error:
             if error.already_exists:  # the answer to an earlier create was lost, or a stranger's
                 if (found := await kind.read(self.reads, flow, action.name)) is None:
                     raise  # it was deleted in between
                 await self._take_in(flow, kind, found, applied)
             elif is_refusal(error):
-                self._memory.refuse(flow, action.name, error, self._now())
+                self.memory.refuse(flow, action.name, error, self.now())
                 applied.again = True
                 applied.held_back |= bool(error.for_the_namespace)
                 refusal = {"code": error.code, "message": error.message}
                 _log_create("job refused", flow, action, **refusal)
             else:
-                self._memory.fail_create(flow, action.name, error, sent)
+                self.memory.fail_create(flow, action.name, error, sent)
                 raise
         except NETWORK_ERRORS as error:
-            self._memory.fail_create(flow, action.name, error, sent)
+            self.memory.fail_create(flow, action.name, error, sent)
             raise
         else:
-            self._memory.let_in(flow, action.name, self._now())
-            kind.cache(self._store).learn(decoder(kind.type).decode(answer))
+            self.memory.let_in(flow, action.name, self.now())
+            kind.cache(self.store).learn(decoder(kind.type).decode(answer))
             _log_create(f"{WORK[action.kind].noun} created", flow, action)
         applied.answered = True
 
@@ -208,32 +204,32 @@ class Applier:
         if live is not None and live.metadata.resource_version == flow.metadata.resource_version:
             return
         applied.outdated = True
-        if live is None or not self._store.flows.learn(live):  # an event has brought it already
+        if live is None or not self.store.flows.learn(live):  # an event has brought it already
             return
-        known = self._store.flows.get(live.metadata.namespace, live.metadata.name)
+        known = self.store.flows.get(live.metadata.namespace, live.metadata.name)
         applied.again = known is not None and known != flow
         if not applied.again:
             applied.errors.append("the flow that was read live is older than the known one")
 
     def _owns(self, flow: JobFlow, job: Job | JobFlow) -> bool:
-        jobs = self._store.jobs_of(flow.metadata.uid)
+        jobs = self.store.jobs_of(flow.metadata.uid)
         return KnownJobs(flow, jobs).owns(job)
 
     async def _take_in(self, flow: JobFlow, kind: ObjectKind, found: Any, applied: Applied) -> None:
         """Keep an object that was read live and has a name which the flow needs."""
         applied.again = True
-        if not kind.cache(self._store).learn(found):
+        if not kind.cache(self.store).learn(found):
             return
         job = kind.observe(found)
         name = job.metadata.name
         ours = self._owns(flow, found)
         if ours and job.metadata.deletion_timestamp is None:
-            self._memory.of(flow).settle(name)
+            self.memory.of(flow).settle(name)
             log.info("job adopted", flow=full_name(flow), job=name)
             return
         # an owner that is gone takes its vcjob with it, so the name becomes free
         alive = True if ours else await self.reads.is_alive(flow, job.metadata.controller)
-        self._memory.hold(flow, job, owner_alive=alive, now=self._now())
+        self.memory.hold(flow, job, owner_alive=alive, now=self.now())
         log.info("job name in use", flow=full_name(flow), job=name, owner_alive=alive)
 
     async def _delete(
@@ -242,7 +238,7 @@ class Applier:
         """Delete the object with this UID; success too if another has its name by now (409)."""
         try:
             namespace = flow.metadata.namespace
-            await self._client.delete(resource, namespace, action.name, uid=action.uid)
+            await self.client.delete(resource, namespace, action.name, uid=action.uid)
         except ApiError as error:
             if not error.conflict:
                 raise
@@ -255,7 +251,7 @@ class Applier:
         if live is None:
             return
         applied.again = True
-        if not self._store.flows.learn(live) or live.metadata.uid != flow.metadata.uid:
+        if not self.store.flows.learn(live) or live.metadata.uid != flow.metadata.uid:
             return
         for action in wanted:
             kind = OBJECTS[action.kind]
@@ -263,15 +259,15 @@ class Applier:
             if found is not None:
                 await self._take_in(flow, kind, found, applied)
             else:
-                self._memory.of(flow).missing.add(action.name)
+                self.memory.of(flow).missing.add(action.name)
                 log.info("job is not there", flow=full_name(flow), job=action.name)
 
     async def _write_status(self, flow: JobFlow, status: JobFlowStatus, applied: Applied) -> None:
-        answers = self._memory.of(flow)
+        answers = self.memory.of(flow)
         answers.tried = timeless(status)
         try:
             patch = status_patch(flow, status)
-            body = await self._client.patch(JOBFLOWS, *key_of(flow), patch, subresource="status")
+            body = await self.client.patch(JOBFLOWS, *key_of(flow), patch, subresource="status")
         except ApiError as error:
             if error.not_found:
                 return
@@ -282,7 +278,7 @@ class Applier:
         stored = decoder(JobFlow).decode(body)
         answers.sent = (timeless(status), stored.metadata.resource_version)
         applied.status_written = True
-        self._store.flows.learn(stored)
+        self.store.flows.learn(stored)
         state = {"phase": status.state.phase, "reason": status.state.reason}
         log.info("status written", flow=full_name(flow), **state, progress=status.progress)
 
@@ -293,7 +289,7 @@ class Applier:
             return
         if live.metadata.resource_version == flow.metadata.resource_version:
             raise conflict
-        self._store.flows.learn(live)
+        self.store.flows.learn(live)
         applied.again = True
 
 

@@ -5,6 +5,7 @@ target owns them, so that they are deleted with it.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -115,18 +116,16 @@ def make_command(
     )
 
 
+@dataclass(eq=False)
 class VolumeClaims:
-    def __init__(
-        self, client: Client, reads: LiveReads, memory: Memory, *, now: Callable[[], datetime]
-    ) -> None:
-        self._client = client
-        self._reads = reads
-        self._memory = memory
-        self._now = now
+    client: Client
+    reads: LiveReads
+    memory: Memory
+    now: Callable[[], datetime]
 
     async def send(self, flow: JobFlow, action: actions.CreateClaim | actions.MoveClaim) -> None:
         """Create or move a claim, and remember the answer."""
-        sent = self._now()
+        sent = self.now()
         try:
             if isinstance(action, actions.CreateClaim):
                 await self._create(flow, action)
@@ -134,9 +133,9 @@ class VolumeClaims:
                 await self._move(flow, action)
         except (ApiError, *NETWORK_ERRORS) as error:
             if not (isinstance(error, ApiError) and is_refusal(error)):
-                self._memory.fail_claim(flow, action.name, error, sent)
+                self.memory.fail_claim(flow, action.name, error, sent)
                 raise
-            self._memory.refuse_claim(flow, action.name, error, self._now())
+            self.memory.refuse_claim(flow, action.name, error, self.now())
             answer = {"code": error.code, "message": error.message}
             _log("volume claim refused", flow, action.name, **answer)
 
@@ -144,24 +143,24 @@ class VolumeClaims:
         """Create the claim. If its name is in use, read the claim that has it."""
         name, body = action.name, msgspec.json.encode(action.manifest)
         try:
-            await self._client.create(resources.VOLUME_CLAIMS, flow.metadata.namespace, body)
+            await self.client.create(resources.VOLUME_CLAIMS, flow.metadata.namespace, body)
         except ApiError as error:
             if not error.already_exists:
                 raise
             await self._read(flow, name)
         else:
-            self._memory.of(flow).claims[name] = None
+            self.memory.of(flow).claims[name] = None
             _log("volume claim created", flow, name)
 
     async def _move(self, flow: JobFlow, action: actions.MoveClaim) -> None:
         """Make the flow the owner of the claim, unless it is gone or somebody else's."""
         name, uid = action.name, action.uid
-        found = await self._reads.get(flow, resources.VOLUME_CLAIMS, name, dict[str, Any])
+        found = await self.reads.get(flow, resources.VOLUME_CLAIMS, name, dict[str, Any])
         meta = msgspec.convert((found or {}).get("metadata") or {}, resources.ObjectMeta)
         owner, going = meta.controller, found is None or meta.deletion_timestamp is not None
         is_ours = meta.is_owned_by(flow.metadata)  # the answer to an earlier move was lost
         if found is None or going or owner is None or not (is_ours or owner.uid == uid):
-            self._memory.hold_claim(flow, name, owner, going=going, now=self._now())
+            self.memory.hold_claim(flow, name, owner, going=going, now=self.now())
             _log("volume claim stays", flow, name, going=going)
             return
         if not is_ours:
@@ -170,20 +169,20 @@ class VolumeClaims:
             body = {**found, "metadata": {**found["metadata"], "ownerReferences": owners}}
             # with its resource version: of two flows that reuse the same one, one gets it
             claim = resources.VOLUME_CLAIMS, flow.metadata.namespace, name
-            await self._client.replace(*claim, msgspec.json.encode(body))
-        self._memory.of(flow).claims[name] = None
+            await self.client.replace(*claim, msgspec.json.encode(body))
+        self.memory.of(flow).claims[name] = None
         _log("volume claim moved", flow, name, before=owner.name)
 
     async def _read(self, flow: JobFlow, name: str) -> None:
         claim = resources.VOLUME_CLAIMS, name, resources.Object
-        if (found := await self._reads.get(flow, *claim)) is None:
+        if (found := await self.reads.get(flow, *claim)) is None:
             return  # the next plan creates it
         owner, deleting = found.metadata.controller, found.metadata.deletion_timestamp is not None
         if found.metadata.is_owned_by(flow.metadata) and not deleting:
-            self._memory.of(flow).claims[name] = None
+            self.memory.of(flow).claims[name] = None
             return
-        going = deleting or not await self._reads.is_alive(flow, owner)
-        self._memory.hold_claim(flow, name, owner, going=going, now=self._now())
+        going = deleting or not await self.reads.is_alive(flow, owner)
+        self.memory.hold_claim(flow, name, owner, going=going, now=self.now())
         _log("volume claim name in use", flow, name, going=going)
 
 

@@ -122,37 +122,30 @@ class Pending:
         }
 
 
+@dataclass(eq=False)
 class Recorder:
     """Queues Events and sends at most `per_second`."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        hooks: Hooks | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        per_second: float = PER_SECOND,
-    ) -> None:
-        self._client = client
-        self._hooks = hooks or Hooks()
-        self._now = now
-        self._pause = 1.0 / per_second
-        self._pending: OrderedDict[Kind, Pending] = OrderedDict()
-        self._counts: OrderedDict[str, int] = OrderedDict()
-        self._due = asyncio.Event()
-        """Whether to send the Events that wait."""
-        self._stopped = asyncio.Event()
+    client: Client
+    hooks: Hooks = field(default_factory=Hooks)
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    per_second: float = PER_SECOND
+    _pending: OrderedDict[Kind, Pending] = field(default_factory=OrderedDict)
+    _counts: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    _due: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether to send the Events that wait."""
+    _stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
     def record(self, about: Subject, event: Event) -> None:
         """Queue an Event, or let the one of its kind that waits take it in."""
-        at, meta = self._now().strftime("%Y-%m-%dT%H:%M:%SZ"), about.metadata
+        at, meta = self.now().strftime("%Y-%m-%dT%H:%M:%SZ"), about.metadata
         kind = meta.uid, event.type, event.reason
         if not self._pending:
             self._send_later()
         if kind not in self._pending:
             if len(self._pending) >= PENDING:  # the oldest is the least news
                 self._pending.popitem(last=False)
-                self._hooks.event_dropped()
+                self.hooks.event_dropped()
             resource = JOBFLOWS if isinstance(about, JobFlow) else CRONJOBFLOWS
             self._pending[kind] = Pending(resource, meta, event.type, event.reason, at, at)
         self._pending[kind].add(event.message, at)
@@ -169,7 +162,7 @@ class Recorder:
                 if self._stopped.is_set():
                     return
                 await self._send_next()
-                await asyncio.sleep(self._pause)
+                await asyncio.sleep(1.0 / self.per_second)
             if self._pending:  # those that came meanwhile wait for others too
                 self._send_later()
 
@@ -210,18 +203,18 @@ class Recorder:
                 if not error.not_found:  # the API server keeps Events for an hour
                     raise
         try:
-            await self._client.create(EVENTS, namespace, msgspec.json.encode(event.body()))
+            await self.client.create(EVENTS, namespace, msgspec.json.encode(event.body()))
             self._remember(name, event.times)
         except ApiError as error:
             if not error.already_exists:  # an earlier process created it
                 raise
-            there = await self._client.get(EVENTS, namespace, name, Counted)
+            there = await self.client.get(EVENTS, namespace, name, Counted)
             await self._raise(event, name, there.count)
 
     async def _raise(self, event: Pending, name: str, count: int) -> None:
         count += event.times
         body = msgspec.json.encode({"count": count, "lastTimestamp": event.last})
-        await self._client.patch(EVENTS, event.meta.namespace, name, body)
+        await self.client.patch(EVENTS, event.meta.namespace, name, body)
         self._remember(name, count)
 
     def _remember(self, name: str, count: int) -> None:
@@ -238,5 +231,5 @@ class Recorder:
                 event.take_in(later)
             self._pending[event.kind] = event
             return
-        self._hooks.event_dropped()
+        self.hooks.event_dropped()
         log.warning("event given up", namespace=event.meta.namespace, name=event.name, error=error)

@@ -11,6 +11,7 @@ import struct
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -150,41 +151,30 @@ class FencedConnections(PooledConnections):
         return sock
 
 
+@dataclass(eq=False)
 class Election:
     """One process in an election. `run` it once, and set `stopping` to end it. `on_change` is
     called with True when this process begins to lead, and with False when it stops."""
 
-    def __init__(
-        self,
-        client: Client,
-        lead: Lead,
-        *,
-        namespace: str,
-        name: str = NAME,
-        identity: str | None = None,
-        timing: Timing | None = None,
-        stopping: asyncio.Event | None = None,
-        on_change: Callable[[bool], None] = lambda leads: None,
-        clock: Callable[[], float] = boot_clock,
-        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
-        """A name that no other process ever has, not even the next one of this pod."""
-        self.leads = False
-        self._client = client
+    client: Client
+    lead: Lead
+    namespace: str
+    name: str = NAME
+    identity: str = field(default_factory=lambda: f"{socket.gethostname()}_{uuid.uuid4()}")
+    """A name that no other process ever has, not even the next one of this pod."""
+    timing: Timing = field(default_factory=Timing)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    on_change: Callable[[bool], None] = lambda leads: None
+    clock: Callable[[], float] = boot_clock
+    wall: Callable[[], datetime] = lambda: datetime.now(UTC)
+    leads: bool = False
+    _trouble: str = ""
+    _holder: str | None = None
+
+    def __post_init__(self) -> None:
         # so that renewals never wait for a connection
-        self._lease_client = client.sibling()
-        self._lead = lead
-        self._namespace = namespace
-        self._name = name
-        self._timing = timing or Timing()
-        self._on_change = on_change
-        self._clock = clock
-        self._wall = wall
-        self._candidate = Candidate(self.identity, namespace, name, self._timing)
-        self.stopping = stopping or asyncio.Event()
-        self._trouble = ""
-        self._holder: str | None = None
+        self._lease_client = self.client.sibling()
+        self._candidate = Candidate(self.identity, self.namespace, self.name, self.timing)
 
     async def run(self) -> None:
         """Lead whenever this process holds the Lease, until `stopping`; then release it. Raises
@@ -192,7 +182,7 @@ class Election:
         expire, because requests may still be in flight."""
         async with self._lease_client:
             while not self.stopping.is_set():
-                if not self._candidate.leads(self._clock()):
+                if not self._candidate.leads(self.clock()):
                     await self._step(self.stopping)
                 elif await self._term():
                     return
@@ -202,13 +192,13 @@ class Election:
 
     async def _term(self) -> bool:
         """Lead until the term is lost or `lead` ends. Returns whether `lead` ended."""
-        fence = Fence(self._timing.write, clock=self._clock)
+        fence = Fence(self.timing.write, clock=self.clock)
         fence.until = self._candidate.until
         ending, done = asyncio.Event(), asyncio.Event()
         # connections of this term only, so that closing them ends its writes
-        async with FencedClient(self._client, fence, self._timing.write) as client:
+        async with FencedClient(self.client, fence, self.timing.write) as client:
             self._change(True)
-            leading = asyncio.ensure_future(self._lead(client, ending))
+            leading = asyncio.ensure_future(self.lead(client, ending))
             renewing = asyncio.ensure_future(self._renew(fence, done))
             try:
                 stopping = asyncio.ensure_future(self.stopping.wait())
@@ -241,7 +231,7 @@ class Election:
 
     async def _renew(self, fence: Fence, done: asyncio.Event) -> None:
         """Renew the Lease and move the fence until the term is done or lost."""
-        while not done.is_set() and self._candidate.leads(self._clock()):
+        while not done.is_set() and self._candidate.leads(self.clock()):
             await self._step(done)
             fence.until = self._candidate.until
         if not done.is_set():
@@ -251,13 +241,13 @@ class Election:
     def _change(self, leads: bool) -> None:
         self.leads = leads
         log.info("leading" if leads else "no longer leading", identity=self.identity)
-        self._on_change(leads)
+        self.on_change(leads)
 
     # ------------------------------------------------------------------ the Lease
 
     async def _step(self, enough: asyncio.Event) -> None:
         """Do what the candidate wants next. A wait ends early when `enough` is set."""
-        match self._candidate.next(self._clock(), self._wall()):
+        match self._candidate.next(self.clock(), self.wall()):
             case Wait(seconds):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
@@ -270,19 +260,19 @@ class Election:
                 log.info("following", holder=holder or "nobody yet")
 
     async def _ask(self, step: Step) -> None:
-        candidate, sent_at = self._candidate, self._clock()
+        candidate, sent_at = self._candidate, self.clock()
         try:
             match step:
                 case Look():
-                    lease = Lease.read(await self._send("GET", self._name))
-                    candidate.saw(lease, self._clock())
+                    lease = Lease.read(await self._send("GET", self.name))
+                    candidate.saw(lease, self.clock())
                 case Claim(body, create):
-                    method, name = ("POST", "") if create else ("PUT", self._name)
+                    method, name = ("POST", "") if create else ("PUT", self.name)
                     lease = Lease.read(await self._send(method, name, body))
-                    candidate.stored(lease, sent_at, self._clock())
+                    candidate.stored(lease, sent_at, self.clock())
         except ApiError as error:
             if error.not_found and isinstance(step, Look):
-                candidate.gone(self._clock())
+                candidate.gone(self.clock())
             elif isinstance(step, Claim) and (
                 error.code == 409 or (error.not_found and not step.create)
             ):
@@ -296,12 +286,12 @@ class Election:
 
     async def _send(self, method: str, name: str, body: bytes | None = None) -> bytes:
         """Send a request about the Lease that ends with the term at the latest."""
-        seconds = self._timing.request
+        seconds = self.timing.request
         if self.leads:
             # an answer after the end of the term is of no use
-            seconds = max(0.0, min(seconds, self._candidate.until - self._clock()))
+            seconds = max(0.0, min(seconds, self._candidate.until - self.clock()))
         async with asyncio.timeout(seconds):
-            path = LEASES.path(self._namespace, name)
+            path = LEASES.path(self.namespace, name)
             return await self._lease_client.request(method, path, body=body, timeout=seconds)
 
     async def _release(self) -> None:
@@ -309,11 +299,11 @@ class Election:
         if not self._candidate.known:
             # the stored version may be that of a renewal whose answer did not come
             await self._ask(LOOK)
-        body = self._candidate.release(self._clock(), self._wall())
+        body = self._candidate.release(self.clock(), self.wall())
         if body is None:
             return
         try:
-            await self._send("PUT", self._name, body)
+            await self._send("PUT", self.name, body)
             log.info("lease released", identity=self.identity)
         except (ApiError, *NETWORK_ERRORS) as error:
             log.warning("lease not released, it will expire", error=str(error))
@@ -321,10 +311,10 @@ class Election:
     # ------------------------------------------------------------------ logs
 
     def _failed(self, trouble: str) -> None:
-        self._candidate.failed(self._clock())
+        self._candidate.failed(self.clock())
         if trouble != self._trouble:
             self._trouble = trouble
-            log.warning("lease cannot be read or written", name=self._name, error=trouble)
+            log.warning("lease cannot be read or written", name=self.name, error=trouble)
 
 
 async def _cancel(*tasks: asyncio.Future[Any]) -> None:
