@@ -3,7 +3,7 @@
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 
@@ -54,24 +54,19 @@ class _Line:
     """Whether it is a step of the flow itself, not an item and not of a child flow."""
 
 
+@dataclass(eq=False)
 class Tree:
     """A flow as a tree. The layout is computed once, because a flow's spec never changes."""
 
-    def __init__(
-        self,
-        flow: JobFlow,
-        children: Mapping[str, JobFlow] = NO_CHILDREN,
-        *,
-        ascii_only: bool = False,
-        items: bool = False,
-    ) -> None:
-        self.flow = flow
-        self._children = children
-        """Child flows below it, at any level, by name. Others may be among them."""
-        self._items = items
-        self._ascii = ascii_only
-        self._layouts: dict[tuple[str, str], Sequence[Branch]] = {}
-        """By name and UID of a flow."""
+    flow: JobFlow
+    children: Mapping[str, JobFlow] = field(default_factory=dict)
+    """Child flows below it, at any level, by name. Others may be among them."""
+    _: KW_ONLY
+    ascii_only: bool = False
+    items: bool = False
+    """Whether all items of steps are shown."""
+    _layouts: dict[tuple[str, str], Sequence[Branch]] = field(default_factory=dict)
+    """By name and UID of a flow."""
 
     def lines(
         self, now: datetime, width: int | None = None, height: int | None = None
@@ -111,15 +106,13 @@ class Tree:
         """Return the lines of the flow and of at most so many child flows, level by level, and of
         each level first those that failed or run."""
         shown: dict[str, JobFlow] = {}
-        level = [self.flow] if self._children else []
+        level = [self.flow] if self.children else []
         while level and len(shown) < most:
             below: list[JobFlow] = []
             for condition in chain(*((flow.status.conditions or {}).values() for flow in level)):
                 runs = runs_of(condition)
-                if self._items or len(runs) <= FEW_CHILDREN:
-                    below += [
-                        self._children[run.flow] for run in runs if run.flow in self._children
-                    ]
+                if self.items or len(runs) <= FEW_CHILDREN:
+                    below += [self.children[run.flow] for run in runs if run.flow in self.children]
             below.sort(
                 key=lambda child: look_of(child.status.state.phase or FlowPhase.PENDING).rank
             )
@@ -130,7 +123,7 @@ class Tree:
     def _lines_of(
         self, flow: JobFlow, shown: Mapping[str, JobFlow], level: int, above: str = ""
     ) -> Iterator[_Line]:
-        shows_items = self._items or bool(shown)
+        shows_items = self.items or bool(shown)
         rows = {row.step: row for row in step_rows(flow, items=shows_items)}
         key = (flow.metadata.name, flow.metadata.uid)  # a child of this name may be made anew
         if key not in self._layouts:
@@ -138,7 +131,7 @@ class Tree:
         for branch in self._layouts[key]:
             row, at = rows[branch.step.name], level + branch.level
             few = may_run_steps(branch.step) and len(row.items) <= FEW_CHILDREN
-            items = row.items if self._items or few else ()
+            items = row.items if self.items or few else ()
             # a tree tells a failure once, at the deepest line that shows it
             below = [item.message for item in items] or _messages_of(row, shown)
             own = replace(row, message=without(row.message, below))
@@ -195,10 +188,10 @@ class Tree:
             row, look = line.row, look_of(line.row.phase)
             is_parent = next_level > line.level
             below = stem.replace("├─ ", "│  ").replace("└─ ", "   ") + ("│ " if is_parent else "  ")
-            if self._ascii:
+            if self.ascii_only:
                 stem = stem.replace("├─ ", "|- ").replace("└─ ", "`- ").replace("│", "|")
                 below = below.replace("│", "|")
-            icon, indent = look.ascii_icon if self._ascii else look.icon, Text(below, "dim")
+            icon, indent = look.ascii_icon if self.ascii_only else look.icon, Text(below, "dim")
             first, *more = _wrapped(row.step, width - len(below), at_hyphens=True) or [row.step]
             drawn = [Text.assemble((stem, "dim"), (icon, look.style), " ", first)]
             drawn += [indent + Text(part) for part in more]
@@ -221,7 +214,7 @@ class Tree:
         self, row: StepRow, indent: Text, width: int, now: datetime
     ) -> Iterator[Text]:
         """Yield the lines of the attempts that failed before, if items were asked for."""
-        for failed in (row.condition.failed_attempts or ()) if self._items else ():
+        for failed in (row.condition.failed_attempts or ()) if self.items else ():
             when = f" at {format_time(failed.time, now)}" if failed.time is not None else ""
             text = f"attempt {failed.attempt} failed{when}: {printable(describe_attempt(failed))}"
             yield from (indent + Text(t, "dim") for t in _wrapped(text, width - indent.cell_len))
