@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import PODS
@@ -46,21 +47,17 @@ async def follow_logs(client: Client, flow: JobFlow, selection: LogSelection = c
         raise error from None
 
 
+@dataclass(eq=False)
 class _LogsFollower:
-    def __init__(
-        self,
-        client: Client,
-        streams: Client,
-        family: FlowFamily,
-        selection: LogSelection,
-        tasks: asyncio.TaskGroup,
-    ) -> None:
-        self._client = client
-        self._streams = streams
-        """For logs alone, because they may take all connections."""
-        self._family = family
-        self._selection = selection
-        self._tasks = tasks
+    _client: Client
+    _streams: Client
+    """For logs alone, because they may take all connections."""
+    _family: FlowFamily
+    _selection: LogSelection
+    _tasks: asyncio.TaskGroup
+
+    def __post_init__(self) -> None:
+        selection, family = self._selection, self._family
         self._for_later = LogSelection(timestamps=selection.timestamps)
         """Selection for pods that start later, whose whole log is new."""
         self._printer = LogPrinter([step.name for step in family.top.all_steps])
@@ -79,7 +76,7 @@ class _LogsFollower:
         for query in choice.pods_queries(family.top, selection):
             cache: Cache[Pod] = Cache(self._update)
             cache.on_state = self._check_state
-            reflector = Reflector(client, PODS, Pod, cache, namespace=namespace, query=query)
+            reflector = Reflector(self._client, PODS, Pod, cache, namespace=namespace, query=query)
             self._reflectors.append(reflector)
 
     async def run(self, pods: Sequence[Pod]) -> None:
