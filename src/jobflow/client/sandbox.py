@@ -68,18 +68,9 @@ def node_runner(nodes: NodeOptions) -> Iterator[Runner]:
         yield runner
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedObjects:
-    """Keys of the created flows and templates, and the faults of those that were refused."""
-
-    flows: Sequence[Key]
-    templates: Sequence[Key]
-    faults: Sequence[ManifestFault]
-
-
-async def apply(client: Client, report: Report) -> AppliedObjects:
+async def apply(client: Client, report: Report) -> tuple[list[Key], list[Key], list[ManifestFault]]:
     """Create namespaces, queues, Secrets and ConfigMaps, then templates, then flows. A refusal
-    stops nothing else."""
+    stops nothing else. Return the keys of flows and of templates, and the faults."""
     others = [
         (resource, manifest)
         for manifest in report.others
@@ -97,11 +88,8 @@ async def apply(client: Client, report: Report) -> AppliedObjects:
     templates = await each_of(create_template, report.templates, at_once=_CONCURRENCY)
     # one after another, so that they start in the order of FILEs
     flows = [await _create(client, JOBFLOWS, manifest) for manifest in report.flows]
-    return AppliedObjects(
-        flows=[key for key, _ in flows if key],
-        templates=[key for key, _ in templates if key],
-        faults=[fault for _, faults in (*made, *templates, *flows) for fault in faults],
-    )
+    faults = [fault for _, faults in (*made, *templates, *flows) for fault in faults]
+    return [key for key, _ in flows if key], [key for key, _ in templates if key], faults
 
 
 async def _post(client: Client, resource: Resource, namespace: str, body: object) -> bytes:
@@ -177,14 +165,14 @@ async def run_in(
 ) -> RunResult:
     """Run the flows until each has finished, or can never finish if nobody else uses the sandbox
     (`alone`), or until `stop`."""
-    applied = await apply(world.client, report)
-    if applied.faults:
-        return RunResult(faults=applied.faults)
-    scope = follow.scope_of(applied.flows, lambda flow: key_of(flow) in applied.flows)
-    found = Found(applied.templates)
+    keys, templates, faults = await apply(world.client, report)
+    if faults:
+        return RunResult(faults=faults)
+    scope = follow.scope_of(keys, lambda flow: key_of(flow) in keys)
+    found = Found(templates)
 
     def all_done(follower: follow.FlowFollower) -> bool:
-        flows = [follower.flows.get(key) for key in applied.flows]
+        flows = [follower.flows.get(key) for key in keys]
         return all(
             flow is not None and (flow.final or (alone and bool(stuck_reason(flow, found))))
             for flow in flows
@@ -217,7 +205,7 @@ async def run_in(
     for flow in follower.flows.values():
         if not flow.final and (reason := stuck_reason(flow, found)):
             result.stuck.append(f"JobFlow {flow.metadata.name} {reason}")
-    for namespace, name in applied.flows:
+    for namespace, name in keys:
         try:
             body = await world.client.request("GET", JOBFLOWS.path(namespace, name))
         except ApiError as error:
