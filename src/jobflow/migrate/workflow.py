@@ -88,7 +88,7 @@ def flow_spec(
     # Volcano's plugin svc gives the pods of a job names in DNS.
     if info.needs_addresses:
         found["jobDefaults"] = {"plugins": {"svc": []}}
-    found |= _policies(spec, scope, found, files)
+    found |= _policies(spec, scope, found)
     spec.report_keys(Severity.NOTE, _WITHOUT_EFFECT)
     spec.report_keys(Severity.GAP, _NO_EQUAL)
     # Last, because steps and exit handlers say which templates they call.
@@ -242,9 +242,7 @@ def _finally(
     return steps
 
 
-def _policies(
-    spec: Field, scope: FlowScope, flow: Mapping[str, Any], files: Files
-) -> dict[str, Any]:
+def _policies(spec: Field, scope: FlowScope, flow: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     context = Context(scope)
     if (limit := spec.get("parallelism")) is not None:

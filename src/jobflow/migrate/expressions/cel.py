@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from jobflow.migrate.expressions import functions, syntax, values
-from jobflow.migrate.expressions.parse import parse_condition, parse_expression, split_tags
+from jobflow.migrate.expressions.parse import parse, split_tags
 from jobflow.migrate.expressions.syntax import LEVELS, Level
 from jobflow.migrate.expressions.values import Kind, Ref, Text, UnsupportedExpression, quote
 
@@ -52,17 +52,17 @@ class _Cel:
 
 def condition_to_cel(text: str, resolve: values.Resolve) -> str:
     """Return a `when` as CEL that is true or false. Raises UnsupportedExpression."""
-    return _truth(_Writer(resolve).write(parse_condition(text)))
+    return _truth(_Writer(resolve).write(parse(text, bare_words=True)))
 
 
 def test_to_cel(text: str, resolve: values.Resolve) -> str:
     """Return an expression of expr-lang as CEL of a test. Raises UnsupportedExpression."""
-    return _truth(_Writer(resolve).write(parse_expression(_inner(text))))
+    return _truth(_Writer(resolve).write(parse(_inner(text))))
 
 
 def expression_to_ref(text: str, resolve: values.Resolve) -> Ref:
     """Return an expression of expr-lang as a value. Raises UnsupportedExpression."""
-    return _Writer(resolve).write(parse_expression(_inner(text))).ref
+    return _Writer(resolve).write(parse(_inner(text))).ref
 
 
 def expand_tags(text: str, resolve: values.Resolve) -> Text:
@@ -81,7 +81,7 @@ def tag_value(tag: str, resolve: values.Resolve) -> Text:
     tag = tag.strip()
     if not tag.startswith("="):
         return resolve(tuple(tag.split(".")))
-    written = _Writer(resolve).write(parse_expression(tag[1:]))
+    written = _Writer(resolve).write(parse(tag[1:]))
     return (written.constant if isinstance(written.constant, str) else written.ref,)
 
 

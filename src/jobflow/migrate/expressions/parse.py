@@ -42,14 +42,10 @@ def split_tags(text: str) -> list[str]:
     return [*pieces, text[at:]]
 
 
-def parse_condition(text: str) -> syntax.Node:
-    """Parse a `when` of govaluate. Raises UnsupportedExpression."""
-    return _ExpressionParser([*_tokens(text, bare_words=True)], bare_words=True).parse()
-
-
-def parse_expression(text: str) -> syntax.Node:
-    """Parse an expression of expr-lang. Raises UnsupportedExpression."""
-    return _ExpressionParser([*_tokens(text, bare_words=False)], bare_words=False).parse()
+def parse(text: str, *, bare_words: bool = False) -> syntax.Node:
+    """Parse an expression of expr-lang, or with `bare_words` a `when` of govaluate. Raises
+    UnsupportedExpression."""
+    return _ExpressionParser([*_tokens(text, bare_words=bare_words)], bare_words).parse()
 
 
 def _tokens(text: str, *, bare_words: bool) -> Iterator[tuple[str, str]]:

@@ -143,13 +143,13 @@ def bind(task: Field, called: Called, context: Context) -> dict[str, Text]:
     for parameter in called.template.listed("inputs", "parameters"):
         name = parameter.text_of("name")
         parameter.report_keys(Severity.NOTE, _WITHOUT_EFFECT_IN_INPUTS)
-        found[name] = _value(parameter, arguments.pop(name, None), task, inner)
+        found[name] = _value(parameter, arguments.pop(name, None), inner)
     for name, argument in arguments.items():
         argument.note(f'the template {called.name} has no input "{name}"')
     return found
 
 
-def _value(parameter: Field, argument: Field | None, task: Field, context: Context) -> Text:
+def _value(parameter: Field, argument: Field | None, context: Context) -> Text:
     default = parameter.first("value", "default")
     given = argument.get("value") if argument is not None else None
     if given is not None:
