@@ -1,7 +1,7 @@
-"""The states of the steps of a flow, and of their items and runs, in its status."""
+"""The states of the steps of a flow in its status, and indices of their items and runs."""
 
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
+from jobflow.api.flow.status import StepCondition, StepPhase
 from jobflow.core.names import stored_condition
 
 _MAX_DIGITS = 10
@@ -18,8 +18,3 @@ def read_index(text: str) -> int | None:
     # `int` takes more: signs, spaces, and digits of other scripts
     is_number = text.isascii() and text.isdigit() and len(text) < _MAX_DIGITS
     return int(text) if is_number else None
-
-
-def run_of(condition: StepCondition, index: int | None) -> RunCondition | None:
-    """Return an item of a forEach or a run of a repeat; None if it has not started."""
-    return next((run for run in condition.runs or () if run.index == index), None)

@@ -11,7 +11,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.pod import Pod
-from jobflow.client.conditions import condition_of, run_of
+from jobflow.client.conditions import condition_of
 from jobflow.core.explain.item import describe_unknown_item
 from jobflow.core.spec.param_values import with_param_values
 from jobflow.core.timelines.past import flow_at, last_time
@@ -135,7 +135,7 @@ class SelectedStep:
             unknown = describe_unknown_item(view.flow, step, str(choice.index))
             # an item is in the status only once it has started
             waiting = RunCondition(index=choice.index, phase=StepPhase.WAITING)
-            run = run_of(condition, choice.index) or waiting
+            run = condition.run_at(choice.index) or waiting
         return cls(view, choice, step, condition, run, unknown)
 
     @property

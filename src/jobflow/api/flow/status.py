@@ -292,10 +292,10 @@ class StepCondition(RunCondition):
         begun = (run for run in reversed(self.runs or ()) if not run.is_left_over)
         return next(begun, None)
 
-    def run_at(self, index: int) -> RunCondition | None:
+    def run_at(self, index: int | None) -> RunCondition | None:
         """Return the entry of `runs` of an item or repeat, or None if it has not begun."""
         runs = self.runs or ()
-        at = bisect_left(runs, index, key=lambda run: run.index or 0)
+        at = bisect_left(runs, index or 0, key=lambda run: run.index or 0)
         return next((run for run in runs[at : at + 1] if run.index == index), None)
 
 

@@ -10,7 +10,7 @@ from jobflow.api.labels import ATTEMPT, CREATED_BY_FLOW, INDEX, ROOT, STEP
 from jobflow.api.resources import PODS, ObjectMeta
 from jobflow.api.volcano.job import JobPhase
 from jobflow.api.volcano.pod import ContainerStatus, Pod
-from jobflow.client.conditions import condition_of, read_index, run_of
+from jobflow.client.conditions import condition_of, read_index
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
 from jobflow.client.flows.children import FlowFamily, PlacedFlow, may_have_children, read_children
 from jobflow.client.flows.find_flow import find_step, raise_unless_missing
@@ -254,7 +254,7 @@ def is_over(flow: JobFlow, selection: LogSelection) -> bool:
     condition = condition_of(flow, selection.step)
     if condition.phase in ENDED_STEP_PHASES or selection.index is None:
         return condition.phase in ENDED_STEP_PHASES
-    run = run_of(condition, selection.index)
+    run = condition.run_at(selection.index)
     return run is not None and run.phase in ENDED_STEP_PHASES
 
 
@@ -327,7 +327,7 @@ def _why_no_pods(family: FlowFamily, selection: LogSelection, later: str) -> str
         phase, message = flow.status.state.phase, flow.status.state.message
     else:
         chosen = condition_of(flow, selection.step)
-        chosen = run_of(chosen, selection.index) or chosen
+        chosen = chosen.run_at(selection.index) or chosen
         phase, message = chosen.phase, chosen.message
     ended = is_over(flow, selection)
     runs: dict[str, list[RunCondition]] = {}

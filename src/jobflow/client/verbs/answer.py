@@ -9,7 +9,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action
-from jobflow.client.conditions import condition_of, run_of
+from jobflow.client.conditions import condition_of
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
 from jobflow.client.flows.find_flow import find_item, state_of
 from jobflow.client.manifests.flag_values import parse_params
@@ -84,7 +84,7 @@ def refuse_answer(flow: JobFlow, step: Step, index: int | None) -> str:
             return f"step {step.name} has items, and none of them waits for approval"
         listed = join_names(open_items, shown=10)
         return f"step {step.name} has items; name one that waits for approval: {listed}"
-    item = run_of(condition, index) or RunCondition()
+    item = condition.run_at(index) or RunCondition()
     return "" if asks(item) else f"item {step.name}/{index} {_state(item)}"
 
 

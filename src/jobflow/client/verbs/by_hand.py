@@ -12,7 +12,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.resources import JOBS, ObjectMeta
 from jobflow.api.volcano.command import Action, Command
 from jobflow.api.volcano.job import Job
-from jobflow.client.conditions import condition_of, run_of
+from jobflow.client.conditions import condition_of
 from jobflow.client.errors import FAILED, UNUSABLE, CommandError
 from jobflow.client.flows.children import read_children
 from jobflow.client.verbs.command import Verb, create_command
@@ -140,7 +140,7 @@ async def _find(
         raise CommandError(FAILED, f"JobFlow {name}: {why}")
     if not place.below:
         return flow, place
-    run = condition if place.key.index is None else run_of(condition, place.key.index)
+    run = condition if place.key.index is None else condition.run_at(place.key.index)
     child = children.get(run.flow) if run is not None else None
     if child is None:
         raise CommandError(FAILED, f"JobFlow {name}: the flow of step {place.key} is gone")
@@ -179,7 +179,7 @@ async def _touched(
     found, place = await _find(client, flow, children, said, path)
     condition = condition_of(found, place.key.step)
     if place.key.index is not None:
-        run = run_of(condition, place.key.index)
+        run = condition.run_at(place.key.index)
         return RunsAgain(path, run.phase if run is not None else StepPhase.WAITING)
     step = next(each for each in found.all_steps if each.name == place.key.step)
     return RunsAgain(path, condition.phase, _count(step, condition, said.action))

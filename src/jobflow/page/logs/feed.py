@@ -15,7 +15,7 @@ import msgspec
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase
 from jobflow.api.labels import INDEX
 from jobflow.api.volcano.pod import Pod, PodPhase
-from jobflow.client.conditions import condition_of, run_of
+from jobflow.client.conditions import condition_of
 from jobflow.client.logs import selection as selecting
 from jobflow.client.logs.selection import LogSelection, LogTarget
 from jobflow.client.logs.stream import ContainerFollower, LogSink, clean, split_stamp
@@ -252,7 +252,7 @@ class LogFeed(LogSink):
         flow, step = self._page.flow.flow, self._selection.step or ""
         if flow is not None and shown is not None:
             condition = condition_of(flow, step)
-            run = run_of(condition, self._selection.index) or condition
+            run = condition.run_at(self._selection.index) or condition
             present = run.attempts + (run.phase == StepPhase.WAITING)
             if run.phase not in ENDED_STEP_PHASES and shown < present:
                 lines = f"these are the lines of attempt {shown}"

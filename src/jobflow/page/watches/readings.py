@@ -12,7 +12,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepPhase
 from jobflow.api.resources import JOBS, POD_GROUPS, PODS, Object
 from jobflow.api.volcano.pod import Pod, PodPhase
-from jobflow.client.conditions import condition_of, run_of
+from jobflow.client.conditions import condition_of
 from jobflow.client.errors import CommandError
 from jobflow.client.flows.live import Signal, stop_task
 from jobflow.client.flows.why import explain_children, read_facts
@@ -73,7 +73,7 @@ def list_jobs(flow: JobFlow, step: str, index: int | None) -> list[str]:
     condition = condition_of(flow, step)
     runs: Sequence[RunCondition] = runs_of(condition)
     if index is not None:
-        run = run_of(condition, index)
+        run = condition.run_at(index)
         runs = [run] if run is not None else []
 
     def rank(run: RunCondition) -> int:
