@@ -35,13 +35,23 @@ def complete_flow(context: typer.Context, param: Any, incomplete: str) -> list[s
     """Return the names of the flows on which the command can act, and that are not given yet; after
     `cjf/`, those of CronJobFlows."""
     verb, params = context.info_name or "", context.params
+
+    async def read(client: Client) -> Sequence[str]:
+        if verb in _TAKE_ALL:
+            return await first_names(client, JOBFLOWS)
+        from jobflow.client.verbs.can_act import CAN_ACT
+
+        flows = await first_page(client, JOBFLOWS, JobFlow)
+        can_act = CAN_ACT.get(verb)
+        return [each.metadata.name for each in flows if can_act is None or can_act(each, params)]
+
     # `delete a a` would be a mistake
     given = params.get("flows") or ()
     prefix, slash, _ = incomplete.rpartition("/")
     if slash and prefix in CRON_PREFIXES and verb in _TAKE_CRONS:
         found = complete_cron(context, param, incomplete)
     else:
-        found = _with_prefix(PREFIXES, incomplete, partial(_flow_names, verb, params), params)
+        found = _with_prefix(PREFIXES, incomplete, read, params)
     return [name for name in found if name not in given and name.rpartition("/")[2] not in given]
 
 
@@ -115,16 +125,6 @@ COMPLETERS = {
 _TAKE_CRONS = frozenset({"get", "why", "suspend", "resume", "delete", "skip"})
 _TAKE_ALL = frozenset({"get", "why", "logs", "outputs", "timeline"})
 """Commands that can act on every flow, whose names are read without anything else of them."""
-
-
-async def _flow_names(verb: str, params: Params, client: Client) -> Sequence[str]:
-    if verb in _TAKE_ALL:
-        return await first_names(client, JOBFLOWS)
-    from jobflow.client.verbs.can_act import CAN_ACT
-
-    flows = await first_page(client, JOBFLOWS, JobFlow)
-    can_act = CAN_ACT.get(verb)
-    return [each.metadata.name for each in flows if can_act is None or can_act(each, params)]
 
 
 def _flow_in(params: Params) -> str:

@@ -4,7 +4,7 @@ argument or a flag; one that is a dataclass is a set of them, one for each field
 import copy
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
@@ -129,12 +129,6 @@ def read_without_pydantic(param: Any) -> Any:
     return param
 
 
-def _takes_value(word: str, params: Iterable[Any]) -> bool:
-    """Return whether a word is an option that takes a value."""
-    options = (each for each in params if each.param_type_name == "option" and not each.is_flag)
-    return any(word in option.opts for option in options)
-
-
 class Command(TyperCommand):
     """A command whose callback returns the function to run. The callback is called only with the
     command or its help, because it takes long."""
@@ -155,8 +149,10 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         # a shell completes the value of the last option, without which no other one could be read
-        if ctx.resilient_parsing and args and _takes_value(args[-1], self.get_params(ctx)):
-            args = args[:-1]
+        if ctx.resilient_parsing and args:
+            named = (each for each in self.get_params(ctx) if args[-1] in each.opts)
+            if any(each.param_type_name == "option" and not each.is_flag for each in named):
+                args = args[:-1]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

@@ -101,10 +101,6 @@ class Dependencies:
         found = [_holds(term, ends) for term in self.terms]
         return any(found) if self.is_any and found else all(found)
 
-    def needs_failure_of(self) -> list[str]:
-        """Return the tasks that must have failed for the task to run."""
-        return [] if self.holds({}) else [t.task for t in self.terms if not _holds(t, {})]
-
     def required(self) -> set[str]:
         """Return the tasks without whose success the task does not run, however others end."""
         terms = (
@@ -140,20 +136,19 @@ class Dependencies:
         for term in self.terms:
             condition = "Finished" if self.test is not None else term.condition
             # A target that was not taken meets only these conditions.
-            if self.may_follow_none and self._may_be_skipped(term, infos[term.task]):
+            info = infos[term.task]
+            may_be_skipped = self.test is not None or (
+                "Skipped" in term.accepted and not (info.is_taken or info.is_daemon)
+            )
+            if self.may_follow_none and may_be_skipped:
                 condition = "NotFailed" if condition == "Completed" else "Always"
             if condition not in (None, "Completed"):
-                conditions[infos[term.task].name] = condition
+                conditions[info.name] = condition
         if len({*conditions.values()}) == 1 and len(conditions) == len(found["targets"]):
             found["condition"] = next(iter(conditions.values()))
         elif conditions:
             found["conditions"] = conditions
         return found
-
-    def _may_be_skipped(self, term: Term, info: StepInfo) -> bool:
-        if self.test is not None:
-            return True
-        return "Skipped" in term.accepted and not (info.is_taken or info.is_daemon)
 
     def when(self, infos: Mapping[str, StepInfo], kinds: Kinds) -> str:
         """Return CEL of what `dependsOn` cannot say, or an empty text."""
@@ -329,7 +324,9 @@ class _Outcomes:
     def end_well_without(self, failed: str) -> bool:
         """Whether Argo's workflow succeeds if only this task fails, and those that have to fail
         before it runs. Only tasks behind a changed one are looked at."""
-        failing = {failed, *self._tasks[failed].needs_failure_of()}
+        depends, failing = self._tasks[failed], {failed}
+        if not depends.holds({}):
+            failing |= {term.task for term in depends.terms if not _holds(term, {})}
         if failing & self._fatal:
             return False
         given, ends = frozenset(failing), ChainMap(dict.fromkeys(failing, "Failed"), self._usual)
