@@ -118,6 +118,12 @@ class Pod(Struct):
         return self.status.phase in ENDED_POD_PHASES
 
     @property
+    def unscheduled(self) -> PodCondition | None:
+        """The condition that says why the pod has no node yet; None without one."""
+        found = (each for each in self.status.conditions or () if each.type == "PodScheduled")
+        return next((each for each in found if each.status == "False"), None)
+
+    @property
     def containers(self) -> list[ContainerStatus]:
         """The statuses of its init containers, then of its other containers."""
         status = self.status

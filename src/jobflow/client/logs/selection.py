@@ -231,15 +231,10 @@ def why_waiting(pod: Pod, container: str) -> str:
     """Return why a container has no log yet, or "" if it has started."""
     status = status_of(pod, container)
     if status is None:
-        unscheduled = next(
-            (
-                each.message or each.reason
-                for each in pod.status.conditions or ()
-                if each.type == "PodScheduled" and each.status == "False"
-            ),
-            "" if pod.spec.node_name else "no node has been assigned yet",
-        )
-        return f"the pod is not scheduled: {unscheduled}" if unscheduled else "it has not started"
+        why = "" if pod.spec.node_name else "no node has been assigned yet"
+        if (condition := pod.unscheduled) is not None:
+            why = condition.message or condition.reason
+        return f"the pod is not scheduled: {why}" if why else "it has not started"
     waiting = status.state.waiting
     # between two restarts, the log of the last run can be read
     if waiting is None or status.last_state.terminated is not None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from jobflow.api.resources import JOBS
-from jobflow.api.volcano.pod import Pod, PodCondition, PodPhase
+from jobflow.api.volcano.pod import Pod, PodPhase
 from jobflow.api.volcano.scheduling import PodGroup, PodGroupPhase, Queue, QueueState, ResourceList
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.pods.failure import find_obstacle, has_waiting_pods
@@ -228,7 +228,7 @@ def _describe_unplaced(
         start = f": {least} must start together" if least > 1 else ""
         yield f"In job {job.name}, {_share(gang, total, _GANG)}{start}."
     if gang and gang == len(unplaced):
-        messages = (condition.message for pod in unplaced if (condition := _scheduled(pod)))
+        messages = (condition.message for pod in unplaced if (condition := pod.unscheduled))
         origins = Counter(filter(None, map(_find_origin, messages)))
         for origin, _ in origins.most_common(1):
             yield f"The scheduler says: {origin}."
@@ -247,7 +247,7 @@ def _share(number: int, total: int, clause: str) -> str:
 
 
 def _find_cause(pod: Pod) -> str:
-    condition = _scheduled(pod)
+    condition = pod.unscheduled
     if condition is None:
         return "wait for the scheduler"
     if condition.reason == "SchedulingGated":
@@ -258,11 +258,6 @@ def _find_cause(pod: Pod) -> str:
     if not message or any(part in message for part in _FOR_THE_GANG):
         return _GANG
     return f"cannot be scheduled: {_cut(message)}"
-
-
-def _scheduled(pod: Pod) -> PodCondition | None:
-    conditions = pod.status.conditions or ()
-    return next((c for c in conditions if c.type == "PodScheduled" and c.status == "False"), None)
 
 
 def _find_origin(message: str) -> str:

@@ -46,14 +46,8 @@ def _row(pod: Pod) -> dict[str, Any]:
             reason = with_reason(waiting.reason, waiting.message)
             break
     if not reason:
-        reason = next(
-            (
-                with_reason(each.reason, each.message)
-                for each in status.conditions or ()
-                if each.type == "PodScheduled" and each.status == "False"
-            ),
-            status.message,
-        )
+        why = pod.unscheduled
+        reason = status.message if why is None else with_reason(why.reason, why.message)
     return {
         "name": pod.metadata.name,
         "phase": pod.phase,
