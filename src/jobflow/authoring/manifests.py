@@ -7,7 +7,6 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from io import StringIO
 from typing import Any
 
 import msgspec
@@ -37,7 +36,7 @@ from jobflow.client.manifests.check import check as check_manifests
 from jobflow.client.manifests.flag_values import set_name, set_params
 from jobflow.client.manifests.objects import DEFAULT_NAMESPACE, Manifest, Manifests
 from jobflow.client.manifests.sources import Source, SourcePlace
-from jobflow.client.manifests.write_yaml import write_yaml
+from jobflow.client.manifests.write_yaml import yaml_text
 from jobflow.client.manifests.yaml_errors import Span
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.violations import Reason, join_path
@@ -51,9 +50,7 @@ def to_yaml(*objects: Object, check: bool = True, lenient: bool = False) -> str:
     written = [*_all_written(objects)]
     if check:
         check_objects(objects, lenient=lenient)
-    stream = StringIO()
-    write_yaml([each.data for _, each in written], stream)
-    return stream.getvalue()
+    return yaml_text(*(each.data for _, each in written))
 
 
 def lint(*objects: Object, lenient: bool = False) -> list[Fault]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from rich.console import Console
 from jobflow.client.manifests.check import check
 from jobflow.client.manifests.objects import Manifest, Manifests
 from jobflow.client.manifests.sources import ManifestFault, Source
-from jobflow.client.manifests.write_yaml import write_yaml
+from jobflow.client.manifests.write_yaml import yaml_text
 from jobflow.client.manifests.yaml_nodes import MappingNode, documents
 from jobflow.core.text import printable
 from jobflow.core.violations import MAX_SHOWN
@@ -99,9 +98,8 @@ def to_yaml(obj: Mapping[str, Any]) -> str:
     """Return an object as YAML. The sentences of a step become comments above it."""
     # The writer of YAML has no comments: each is the number of a key first, then a line.
     comments: list[Sequence[str]] = []
-    stream = io.StringIO()
-    write_yaml([_numbered(obj, comments)], stream, compact=True)
-    return "\n".join(_lines(stream.getvalue().splitlines(), comments)) + "\n"
+    text = yaml_text(_numbered(obj, comments), compact=True)
+    return "\n".join(_lines(text.splitlines(), comments)) + "\n"
 
 
 def without_comments(value: Any) -> Any:

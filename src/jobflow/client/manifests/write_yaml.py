@@ -27,9 +27,9 @@ def write_yaml(documents: Iterable[JSONObject], stream: TextIO, *, compact: bool
     )
 
 
-def yaml_text(document: JSONObject) -> str:
+def yaml_text(*documents: JSONObject, compact: bool = False) -> str:
     text = io.StringIO()
-    write_yaml([document], text)
+    write_yaml(documents, text, compact=compact)
     return text.getvalue()
 
 
