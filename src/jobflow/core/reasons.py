@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
+from jobflow.api.flow.by_hand import ByHand
 from jobflow.api.flow.status import CANCELLED as _CANCELLED
 from jobflow.api.flow.status import TIMEOUT as _TIMEOUT
-from jobflow.api.flow.status import ByHand
 from jobflow.api.volcano.command import Action
 
 

@@ -3,9 +3,10 @@
 import pytest
 from msgspec.structs import replace as changed
 
+from jobflow.api.flow.by_hand import ByHand
 from jobflow.api.flow.control import ForEach, Repeat
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import ByHand, Decisions, StepCondition
+from jobflow.api.flow.status import Decisions, StepCondition
 from jobflow.api.flow.step import DependsOn, Step
 from jobflow.core.explain.explain import explain, explain_step, list_queued_jobs
 from jobflow.core.explain.item import describe_unknown_item

@@ -7,7 +7,7 @@ from datetime import datetime
 from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.status import ENDED_STEP_PHASES, HALTS, FlowPhase, StepPhase
 from jobflow.core.explain.progress import format_run_progress, has_failed_pods
-from jobflow.core.explain.remedies import format_submit
+from jobflow.core.explain.remedies import describe_nothing_ran, format_submit
 from jobflow.core.explain.root_causes import TARGET_WAITS, find_failed_steps
 from jobflow.core.explain.scheduling import SchedulingFacts
 from jobflow.core.explain.step import StepExplainer, describe_group, describe_outputs
@@ -120,7 +120,7 @@ class FlowExplainer:
                 were = _choose(steps, "was", "were")
                 why = _SKIP_CAUSES.get(reason, "")
                 yield f"{self._list_steps(steps)} {were} skipped ({reason}){why}."
-            yield from self._steps.describe_nothing_ran()
+            yield from describe_nothing_ran(self._ctx)
             yield from self._describe_next_actions()
         else:
             yield from self._describe_state()

@@ -12,7 +12,7 @@ from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.explain import progress
 from jobflow.core.explain.item import MAX_VALUE
-from jobflow.core.explain.remedies import describe_job, describe_remedy
+from jobflow.core.explain.remedies import describe_job, describe_nothing_ran, describe_remedy
 from jobflow.core.explain.root_causes import (
     TARGET_WAITS,
     find_blocking_targets,
@@ -274,22 +274,7 @@ class StepExplainer:
                 yield f"It runs only after a failure of {names}."
                 yield "Steps that depend on it ignore it."
             elif find_blocking_targets(self._ctx, step):
-                yield from self.describe_nothing_ran()
-
-    def describe_nothing_ran(self) -> Iterator[str]:
-        """Say what lets steps run behind skipped ones, if all steps before `finally` were skipped
-        and some of them because of others."""
-        steps = range(self._ctx.layout.last_from)
-        skipped = [step for step in steps if self.condition(step).phase == StepPhase.SKIPPED]
-        if len(skipped) == len(steps) and any(
-            self.condition(step).reason == StepReason.NOT_TAKEN
-            and find_blocking_targets(self._ctx, step)
-            for step in skipped
-        ):
-            yield (
-                "To run a step behind skipped ones, set its dependsOn.condition to NotFailed, or "
-                "to Always to run it also after a failure."
-            )
+                yield from describe_nothing_ran(self._ctx)
 
     def _format_since(self, step: int, reason: str = "") -> str:
         """Return ` for 1m15s (since 12:00:00 UTC, Starting)`, as far as known."""

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET
 
+from jobflow.api.flow.by_hand import ByHand
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import (
-    ByHand,
     FlowPhase,
     JobRecord,
     ReusedFlow,

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from jobflow.api.flow.by_hand import ByHand
 from jobflow.api.flow.control import to_number
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import ByHand, Decisions
+from jobflow.api.flow.status import Decisions
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import Action
 from jobflow.core.json_values import copy_json, walk

@@ -13,6 +13,7 @@ from datetime import datetime
 import msgspec
 
 from jobflow.api.flow import status as api
+from jobflow.api.flow.by_hand import ByHand, HandedDown
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Step
 from jobflow.api.volcano.command import ENDS_STEPS, Action
@@ -203,7 +204,7 @@ def carried_out(
 ) -> api.JobFlowStatus | str:
     """Return the status that has what a Command says, or why it cannot be."""
     ctx = PlanContext.of(flow, View(), now)
-    orders, below, continued = list[api.ByHand](), dict[str, list[str]](), set[str]()
+    orders, below, continued = list[ByHand](), dict[str, list[str]](), set[str]()
     named, settled = dict[int, frozenset[int] | None](), dict[int, api.StepCondition]()
     for place in places:
         if said.action == Action.SCALE_FLOW and not place.below:
@@ -250,7 +251,7 @@ def carried_out(
     for child, paths in below.items():
         number += 1
         handed.append(
-            api.HandedDown(
+            HandedDown(
                 number=number,
                 flow=child,
                 action=said.action,
@@ -267,10 +268,8 @@ def carried_out(
     )
 
 
-def _order(
-    key: ApprovalKey, said: StepCommand, now: datetime, *, ending: bool = False
-) -> api.ByHand:
-    return api.ByHand(
+def _order(key: ApprovalKey, said: StepCommand, now: datetime, *, ending: bool = False) -> ByHand:
+    return ByHand(
         step=str(key),
         action=said.action,
         by=said.by,
@@ -282,7 +281,7 @@ def _order(
     )
 
 
-def _subject(order: api.ByHand) -> tuple[str, bool]:
+def _subject(order: ByHand) -> tuple[str, bool]:
     """Return what a later Command replaces: a step may be scaled and then ended."""
     return order.step, order.action == Action.SCALE_FLOW
 
@@ -291,7 +290,7 @@ def _settled(
     position: int,
     last: api.StepCondition,
     index: int | None,
-    orders: Sequence[api.ByHand],
+    orders: Sequence[ByHand],
     ctx: PlanContext,
 ) -> api.StepCondition:
     """Return the condition of a step of which a user has skipped an item, or all: what has ended is
@@ -383,7 +382,7 @@ def _items_again(
     return msgspec.structs.replace(last, runs=runs, reason="")
 
 
-def orders_left(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[api.ByHand] | None:
+def orders_left(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[ByHand] | None:
     """Return `byHand` after these decisions: without outputs that a step has got, and without what
     is no longer being ended."""
     found = []
@@ -401,7 +400,7 @@ def orders_left(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[api
     return found or None
 
 
-def left_to_take_over(ctx: PlanContext) -> list[api.HandedDown] | None:
+def left_to_take_over(ctx: PlanContext) -> list[HandedDown] | None:
     """Return the entries of `handedDown` that their child flows have not taken over."""
     entries, jobs = ctx.flow.status.handed_down or (), ctx.view.jobs
     left = []

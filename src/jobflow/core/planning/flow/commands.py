@@ -12,9 +12,10 @@ from functools import partial
 import msgspec
 
 from jobflow.api import labels
+from jobflow.api.flow.by_hand import HandedDown
 from jobflow.api.flow.control import ApprovalAnswer
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import FlowPhase, HandedDown, JobFlowStatus
+from jobflow.api.flow.status import FlowPhase, JobFlowStatus
 from jobflow.api.resources import ObjectMeta, OwnerReference
 from jobflow.api.volcano.command import BY_HAND, RETRIES, Action, Command
 from jobflow.core.admission.changes import command_changes_reused

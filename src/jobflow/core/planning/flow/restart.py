@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from jobflow.api.flow import status as api
+from jobflow.api.flow.by_hand import ByHand, HandedDown
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.step import Condition, Step
 from jobflow.api.volcano.command import Action
@@ -296,14 +297,14 @@ def restarted(
     )
 
 
-def handed_down_to(child: JobFlow, parent: JobFlow | None) -> Iterator[api.HandedDown]:
+def handed_down_to(child: JobFlow, parent: JobFlow | None) -> Iterator[HandedDown]:
     """Yield the Commands on steps that a child flow has to take over from its parent."""
     for entry in (parent.status.handed_down if parent is not None else None) or ():
         if entry.flow == child.metadata.name and entry.number > child.status.taken_over:
             yield entry
 
 
-def kept_orders(ctx: PlanContext, found: Mapping[int, Again]) -> list[api.ByHand] | None:
+def kept_orders(ctx: PlanContext, found: Mapping[int, Again]) -> list[ByHand] | None:
     """Return what users have done by hand to steps and items that do not run again."""
     names = ctx.layout.graph.names
     again = {names[position]: how.kept for position, how in found.items()}

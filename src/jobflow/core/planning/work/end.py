@@ -17,7 +17,8 @@ import msgspec
 
 from jobflow.api import labels
 from jobflow.api.duration import parse_duration
-from jobflow.api.flow.status import ByHand, RequestedHours, RunCondition, StepFailure, StepPhase
+from jobflow.api.flow.by_hand import ByHand
+from jobflow.api.flow.status import RequestedHours, RunCondition, StepFailure, StepPhase
 from jobflow.api.volcano.command import Action
 from jobflow.api.volcano.job import Job, JobPhase, TaskState
 from jobflow.api.volcano.pod import PodPhase
