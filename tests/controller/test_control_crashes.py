@@ -29,10 +29,12 @@ SOME = 18
 OUTPUT = '["{\\"n\\": 0}", "{\\"n\\": 1}", "{\\"n\\": 2}"]'
 BRIEF = template("brief", output=OUTPUT)
 BRIEF["spec"]["ttlSecondsAfterFinished"] = 0
+REACHED = "items.exists(i, i.outputs.n == 2)"
 TEMPLATES = (
     template("ok"),
     template("long", duration="24h"),
     template("bad", exit_code="3"),
+    template("counted", output=OUTPUT),
     template("flaky", fail_attempts="1", output=OUTPUT),
     BRIEF,
 )
@@ -43,9 +45,19 @@ def tale(*steps: Mapping[str, Any], **more: Any) -> Tale:
     return Tale([*TEMPLATES, flow("f", {}, flows=[*steps], **more)], orders, stays, "f")
 
 
-def step(name: str, run: str, after: str = "", **more: Any) -> dict[str, Any]:
-    depends_on = {"dependsOn": {"targets": after.split()}} if after else {}
-    return {"name": name, "template": run, **depends_on, **more}
+def step(name: str, run: str, targets: str = "", **more: Any) -> dict[str, Any]:
+    return {"name": name, "template": run, **(after(targets) if targets else {}), **more}
+
+
+def after(targets: str, **more: Any) -> dict[str, Any]:
+    return {"dependsOn": {"targets": targets.split(), **more}}
+
+
+def items(*ends: str, **tolerance: Any) -> dict[str, Any]:
+    """Return the fields of a step whose items are child flows that run these templates."""
+    cases = [{"when": f'params.end == "{end}"', "template": end} for end in sorted({*ends})]
+    child = {"params": {"end": "$(item)"}, "flows": [{"name": "i", "switch": cases}]}
+    return {"flow": child, "forEach": {"items": [*ends], **tolerance}}
 
 
 async def commands(watched: Watched) -> None:
@@ -116,6 +128,11 @@ async def by_hand_in_child_flows(watched: Watched) -> None:
     await watched.order("SkipStep", "seven", "s/1/qc")
 
 
+async def skip_one(watched: Watched) -> None:
+    await watched.runs("f-c-1")
+    await watched.order("SkipStep", "one", "c/1 known", n=1)
+
+
 def big_example() -> Tale:
     objects = list(yaml.safe_load_all((EXAMPLES / "hyperparameter-search.yaml").read_text()))
     for entry in objects:
@@ -178,6 +195,16 @@ TALES = {
         },
         step("t", "ok", "s"),
         orders=by_hand_in_child_flows,
+    ),
+    "tolerances": tale(
+        {"name": "a", **items("ok", "bad", "ok", maxFailed="50%", parallelism=1)},
+        step("b", "ok", **after("a", items="Matching")),
+        step("c", "long", "b", forEach={"count": 3, "minSuccess": 1}),
+        step("d", "counted", "c", forEach={"count": 4, "parallelism": 1, "until": REACHED}),
+        {"name": "e", **items("long", "bad", "ok", maxFailed=0, parallelism=2), **after("d")},
+        orders=skip_one,
+        failurePolicy="Abort",
+        **{"finally": [step("z", "ok", when='steps["e"].reason == "TooManyFailed"')]},
     ),
     "time": tale(
         step("s", "long", daemon=True),
@@ -254,5 +281,6 @@ def test_the_tales_have_the_expected_ends() -> None:
         "by hand": "Failed",
         "by hand before an approval": "Failed",
         "by hand in child flows": "Succeed",
+        "tolerances": "Failed",
         "time": "Failed",
     }

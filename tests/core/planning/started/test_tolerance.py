@@ -158,6 +158,17 @@ def test_until_ends_the_others_as_soon_as_it_holds() -> None:
     assert outcome(world) == ("Completed", "", "2 of 4 items not needed")
 
 
+@pytest.mark.parametrize("each", [{"until": GOAL}, {"min_success": 1}])
+def test_no_further_item_starts_while_the_outputs_of_one_are_read(each: Mapping[str, str]) -> None:
+    reader = step("a", when='steps["a"].items[0].outputs.acc > 0')
+    searching = step(for_each=ForEach(count=3, **each))  # type: ignore[arg-type]
+    world = flow(a=searching, b=reader).with_spec(parallelism=1).settled()
+    world = world.later(1).ended("f-a-0", "Completed")
+    planned = world.plan()
+    assert (planned.reads, planned.creates) == (["f-a-0"], [])
+    assert finish(world, "f-a-0", '{"acc": 0.95}').plan().creates == []
+
+
 def test_until_sees_index_item_phase_and_outputs_of_what_has_ended() -> None:
     seen = 'items == [{"index": 1, "item": 1, "phase": "Failed", "outputs": {}}, '
     seen += '{"index": 3, "item": 3, "phase": "Completed", "outputs": {"x": 1}}]'
@@ -263,6 +274,19 @@ def test_a_skip_of_a_failed_item_lets_its_step_be_judged_again() -> None:
     assert jobs_in(world)["f-a-1"] == "Pending"
     world = end_jobs(end_jobs(world, "Completed", "f-a-1"), "Completed", "f-a-2")
     assert outcome(world)[:2] == ("Completed", "")
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_a_skip_of_the_step_holds_although_until_never_did(has_ended: bool) -> None:
+    world = end_jobs(started(2, until="items.size() > 5"), "Completed", "f-a-0")
+    if has_ended:
+        world = end_jobs(world, "Failed", "f-a-1")
+        assert outcome(world)[:2] == ("Failed", "UntilNotReached")
+    world = world.with_command("SkipStep", text="a").settled()
+    world = world if has_ended else end_jobs(world, "Aborted", "f-a-1")
+    assert runs(world.plan())[1] == "Skipped SkippedByUser"
+    assert outcome(world)[:2] == ("Completed", "")
+    assert "f-b" in jobs_in(world)
 
 
 def test_a_retry_leaves_items_that_were_not_needed() -> None:

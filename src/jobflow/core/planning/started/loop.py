@@ -211,7 +211,9 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     # its items were stopped with their targets
     stopped = next((c for c in loop.conditions if c.reason == StepReason.STOPPED), None)
     # the flow ends items beside those whose failure is tolerated
-    falls = for_good and outcome is None and loop.observed.step.tolerates_items
+    is_skipped = why == StepReason.SKIPPED_BY_USER
+    tolerates = loop.observed.step.tolerates_items
+    falls = tolerates and for_good and outcome is None and not is_skipped
     is_cut = loop.not_started > 0 or any(c.reason == why for c in loop.conditions)
     if stopped is not None and not loop.failed and outcome is None:
         loop.verdict = LoopEnd(stopped.reason, stopped.message, StepPhase.SKIPPED)
@@ -221,16 +223,18 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
         count = f"{ended} of {loop.total} items had ended"
         loop.verdict = LoopEnd(why, aborted(why, count, loop.observed, ctx))
     elif not loop.not_started or loop.starts_no_more or (loop.failed and for_good):
-        loop.verdict = _end_of_items(loop)
+        loop.verdict = _end_of_items(loop, is_skipped=is_skipped)
 
 
-def _end_of_items(loop: Loop) -> LoopEnd | None:
+def _end_of_items(loop: Loop, *, is_skipped: bool) -> LoopEnd | None:
     """Return how a step ends whose items have ended as far as they ever start; None if it is not
-    known yet whether those that were skipped are tolerated."""
+    known yet whether those that were skipped are tolerated. `is_skipped`: a user has skipped the
+    whole step."""
     outcome, states = loop.outcome, loop.states
     if outcome is not None:
         return LoopEnd(outcome.reason, outcome.message)
-    if message := until_not_reached(loop.observed.step, loop.total, [*loop.conditions]):
+    message = until_not_reached(loop.observed.step, loop.total, [*loop.conditions])
+    if message and not is_skipped:
         return LoopEnd(StepReason.UNTIL_NOT_REACHED, shorten(message))
     if states is not None:
         skipped = (i for i, (_, d) in loop.decided.items() if is_bad_skip(d.condition))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from jobflow.api.flow.status import ENDED_STEP_PHASES, RunCondition, StepPhase
+from jobflow.api.volcano.job import JobPhase
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import RunDecision
 from jobflow.core.planning.flow.failure_policy import is_last_failure
@@ -108,9 +109,15 @@ class Loop:
         """Note why no further item starts, and return whether further ones may. `ends`: whether
         something else ends the step."""
         runs = self.decided.values()
-        unjudged = sum(bool(d.unjudged) and is_last_failure(run) for run, d in runs)
+        unjudged = [run for run, decision in runs if decision.unjudged]
         self.outcome = judge(
-            self.observed, self.total, [*self.conditions], ctx, unjudged=unjudged, ends=ends
+            self.observed,
+            self.total,
+            [*self.conditions],
+            ctx,
+            unjudged=sum(map(is_last_failure, unjudged)),
+            completing=any(run.job and run.job.phase == JobPhase.COMPLETED for run in unjudged),
+            ends=ends,
         )
         return self.outcome is None
 

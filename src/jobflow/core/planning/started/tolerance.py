@@ -59,11 +59,13 @@ def judge(
     ctx: PlanContext,
     *,
     unjudged: int = 0,
+    completing: bool = False,
     ends: bool = False,
 ) -> Outcome | None:
     """Return why no further item of a step starts, or None if items may start. `conditions`: of the
     items that have begun or ended; `unjudged`: how many have failed for a reason that is still
-    being read; `ends`: whether something else ends the step."""
+    being read; `completing`: whether the outputs of one that has completed are; `ends`: whether
+    something else ends the step."""
     step, each = observed.step, observed.step.for_each
     failed = [each for each in conditions if each.phase == StepPhase.FAILED]
     if each is None or not step.tolerates_items:
@@ -93,7 +95,8 @@ def judge(
         text = f"{counts.failed} of {format_count(counts.base, 'item')} failed"
         return Outcome(StepReason.TOO_MANY_FAILED, f"{text}; {say_limit(each)}")
     further = counts._replace(failed=counts.failed + unjudged)
-    return WAITS if unjudged and _is_lost(each, further) else None
+    may_decide = completing and (each.until, each.min_success) != (None, None)
+    return WAITS if may_decide or (unjudged and _is_lost(each, further)) else None
 
 
 def starts_no_more(flow: JobFlow, step: Step, condition: StepCondition) -> bool:
