@@ -55,7 +55,8 @@ class Attempt:
         end is its own."""
         if self.vcjob.phase in ("", "Running", "Completed"):
             return False
-        return not self.intent or (self.intent == "Suspended" and self.vcjob.phase != "Aborted")
+        spares = self.intent in ("Suspended", "NotNeeded") and self.vcjob.phase != "Aborted"
+        return not self.intent or spares
 
 
 @dataclass
@@ -138,6 +139,9 @@ class State:
     continued: dict[int | None, Vcjob] = field(default_factory=dict)
     """Failed child flows, by index, that a retry of the flow retries instead of new ones."""
     failed_at: float | None = None
+    outcome: str = ""
+    """NotNeeded, TooManyFailed or ExpressionError, once it is decided how a step with a tolerance
+    ends."""
     orders: dict[int | None, "Order"] = field(default_factory=dict)
     """What users have said about items, by index; None: about the whole step."""
     again: set[int | None] = field(default_factory=set)
@@ -196,6 +200,11 @@ class State:
     @property
     def attempts_so_far(self) -> int:
         return self.past.total() + sum(len(run.attempts) for run in self.runs)
+
+    def skip_item(self, index: int, reason: str) -> None:
+        """Skip an item that has not begun."""
+        run = Run(index, phase="Skipped", reason=reason)
+        self.runs = sorted([*self.runs, run], key=lambda run: run.index or 0)
 
     def number(self, index: int | None) -> int:
         """Return the number of attempts of a run, with those before a retry of the flow. A child

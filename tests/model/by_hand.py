@@ -109,6 +109,8 @@ class ByHand:
             begins = not state.runs and self.others_left(state, index)
             state.phase, state.reason = "Waiting" if begins else "Running", ""
             state.reasons, state.failed_at = frozenset({""}), None
+        if has_ended:
+            state.outcome = ""
         return has_ended
 
     def others_left(self, state: State, index: int | None) -> bool:
@@ -144,6 +146,7 @@ class ByHand:
             state.forget(run)
             state.orders.pop(run.index, None)
             state.again.add(run.index)
+        state.outcome = ""
         state.orders |= dict.fromkeys(alive, Order("RetrySteps"))
 
     # ------------------------------------------------------------------------ its effect

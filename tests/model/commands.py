@@ -130,6 +130,8 @@ class Commands:
     def stays(self, state: State, run: Run, *, tolerated: bool) -> bool:
         """Whether a run stays unless something before it runs again."""
         phase, reason = state.shown.get(run.index, (run.phase, run.reason))
+        if state.phase == "Completed" and run.index is not None and phase != "Completed":
+            return phase == "Skipped" or not tolerated  # the step has completed without it
         if phase != "Failed":
             passed_over = phase == "Skipped" and reason in ("NotTaken", SKIPPED_BY_USER)
             return phase == "Completed" or passed_over
@@ -178,6 +180,7 @@ class Commands:
         state.phase, state.reason, state.reasons = "Waiting", "", frozenset({""})
         state.decided, state.case, state.items, state.failed_at = False, None, None, None
         state.decided_at = state.decided_in = None
+        state.outcome = ""
         state.orders = {i: order for i, order in state.orders.items() if i in kept}
         state.again = set()
         for run in list(state.runs):

@@ -208,8 +208,7 @@ class Deciding:
                     self.reference.running.no_vcjob(state, index, EXPRESSION_ERROR)
                 continue
             if not taken and shown.get(index) == ("Skipped", "NotTaken"):
-                run = Run(index, phase="Skipped", reason="NotTaken")
-                state.runs = sorted([*state.runs, run], key=lambda run: run.index or 0)
+                state.skip_item(index, "NotTaken")
 
     def matched_item(self, target: State, index: int) -> dict[str, Any]:
         """Return the values of the item of a target that has the index of the run."""

@@ -185,16 +185,27 @@ class Matching:
                 continue
             verdict = self.item(state, index) if state.run(index) is None else MET
             if verdict in (UPSTREAM, NOT_TAKEN, STOPPED):
-                run = Run(index, phase="Skipped", reason=verdict)
-                state.runs = sorted([*state.runs, run], key=lambda run: run.index or 0)
+                state.skip_item(index, verdict)
 
     def may_start(self, state: State, index: int) -> bool:
         return not self.targets(state)[0] or self.item(state, index) == MET
 
+    def is_tolerated(self, state: State, run: Run) -> bool:
+        """Whether an item is skipped for items without which their steps have completed."""
+        if run.reason != UPSTREAM:
+            return False
+        matched, whole = self.targets(state)
+        index = run.index or 0
+        causes = [t for t in matched if self.item_reached(state.step, t, index) == UPSTREAM]
+        others = any(reached(state.step, target) == UPSTREAM for target in whole)
+        return not others and all(target.phase == "Completed" for target in causes)
+
     def end(self, state: State) -> bool:
         """End a step all of whose items have ended without a failure, if some were skipped."""
         skipped = [r for r in state.runs if r.phase == "Skipped" and r.reason != SKIPPED_BY_USER]
-        bad = {run.reason for run in skipped} - {NOT_TAKEN}
+        bad = {run.reason for run in skipped if not self.is_tolerated(state, run)} - {NOT_TAKEN}
+        if any(self.is_tolerated(state, run) for run in skipped) and not bad:
+            return False
         begun = len(skipped) < len(state.runs)
         decides = state.step.for_each is not None and state.step.for_each.when is not None
         if not skipped or ((begun or decides) and not bad):

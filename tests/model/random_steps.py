@@ -32,6 +32,13 @@ from model.random_values import (
 )
 from model.work.kinds import KINDS
 
+TOLERANCES = (
+    *(("max_failed", value) for value in (0, 1, "50%")),
+    *(("min_success", value) for value in ("1%", "50%", "100%")),
+    *(("until", value) for value in ("false", 'items[0].phase == "Completed"')),
+    ("until", "items[0].outputs.n > 1"),
+)
+"""Fields of forEach that say how many items may fail, and values of them."""
 MAX_UNKNOWN = 2
 """Most steps of a flow whose number of items admission does not know: it counts them as 1,000."""
 
@@ -151,6 +158,10 @@ class StepDrawing:
             continue_on_failure=True if self.has("continueOnFailure", 4) else None,
             patch=self.patch(name, loop) if self.has("references", 4) else None,
         )
+        if step.for_each is not None and self.has("tolerance", 3):
+            field, value = self.draw(st.sampled_from(TOLERANCES))
+            each = msgspec.structs.replace(step.for_each, **{field: value})
+            step = msgspec.structs.replace(step, for_each=each, continue_on_failure=None)
         if step.patch is not None and self.has("vars", 2):
             patch = Patch(job_spec={**(step.patch.job_spec or {}), "queue": "q-$(vars.v)"})
             step = msgspec.structs.replace(step, vars=self.vars(name, loop), patch=patch)

@@ -20,6 +20,7 @@ from model.matching import Matching
 from model.readiness import handles
 from model.reusing import Reusing
 from model.running import Running
+from model.tolerance import Tolerance
 from model.waiting import Waiting
 from model.words import with_params
 from model.work.kinds import KINDS
@@ -83,6 +84,7 @@ class Reference:
         self.commands = Commands(self)
         self.by_hand = ByHand(self)
         self.matching = Matching(self)
+        self.tolerance = Tolerance(self)
         self.daemons = Daemons(self)
         self.reusing = Reusing(self, earlier)
         self.checking = Checking(self)

@@ -11,6 +11,7 @@ from jobflow.api.flow.control import ForEach, Retry, to_number
 from model.books import SECOND, SKIPPED_BY_USER, SLACK, Attempt, Run, State
 from model.deciding import EXPRESSION_ERROR, expected_env, expected_spec
 from model.matching import has_items
+from model.tolerance import NOT_NEEDED, tolerates
 from model.words import NoValue, truth
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Running:
             self.reference.by_hand.settle_unstarted(state)
             self.reference.matching.skip_items(state)
             self.reference.deciding.take_turns(state)
+            self.reference.tolerance.judge(state)
             if state.phase == "Running":  # it may run again
                 self.end_if_complete(state)
 
@@ -121,6 +123,8 @@ class Running:
             self.reference.by_hand.end_run(state, run, order)
         elif phase == "Completed":
             run.phase, run.reason, run.ended_at = "Completed", "", self.now
+        elif attempt.intent == "NotNeeded" and phase == "Aborted":
+            run.phase, run.reason = "Skipped", "NotNeeded"
         elif attempt.intent == "DaemonEnded":
             run.phase, run.reason = "Completed", "DaemonEnded"
         elif attempt.failed_by_itself:
@@ -187,6 +191,7 @@ class Running:
             for run in state.runs if state.phase == "Running" else ():
                 attempt = run.last
                 may_begin = self.reference.has_room_for_more(state)
+                may_begin = may_begin and self.reference.has_place(state)
                 if run.phase == "Completed" and run is state.runs[-1]:
                     until = self.end_of_pause(state, run)
                     if until and may_begin:
@@ -252,11 +257,16 @@ class Running:
         ended = self.is_halted(state) and not self.has_early_items(state)
         if len(state.runs) < len(state.items or ()) and not ended:
             left = any(state.run(index) is None for index in state.again)
-            if not failed or left or self.runs_every_item(state):
+            if left or not self.starts_no_more(state):
                 return
+        if tolerates(state.step):
+            if not self.reference.tolerance.end(state):
+                return
+            failed = []
         by_user = [run for run in state.runs if run.reason == SKIPPED_BY_USER]
         unanswered = [run for run in state.runs if run.phase == "Skipped" and run.attempts]
         unanswered = [run for run in unanswered if run not in by_user]
+        unanswered = [run for run in unanswered if run.reason != NOT_NEEDED]
         if failed or unanswered:
             self.end_as(state, *(failed or unanswered))
         elif len(state.runs) == len(state.items or ()) and self.reference.matching.end(state):
@@ -270,6 +280,8 @@ class Running:
 
     def starts_no_more(self, state: State) -> bool:
         """Whether no further item starts, because one has failed for good."""
+        if tolerates(state.step):
+            return bool(state.outcome) or any(run.has_flow_error for run in state.runs)
         failed = any(run.phase == "Failed" for run in state.runs)
         return failed and not self.runs_every_item(state)
 
@@ -340,7 +352,7 @@ class Running:
             free = free and self.reference.deciding.takes(state, index)
             if places > 0 and free and not tried:
                 yield index
-                places -= 1
+                places -= in_order  # an earlier item may have become free later
                 looked_up = state.past[index] and not strict  # whether it exists, after a retry
                 if in_order and not looked_up:
                     return  # items start one by one

@@ -65,7 +65,8 @@ class Waiting:
             reference.matching.skip_items(state)
             reference.deciding.take_turns(state)
             reference.by_hand.settle_unstarted(state)
-            if state.items and state.runs and not state.alive:
+            reference.tolerance.judge(state)
+            if state.items and (state.runs or state.outcome) and not state.alive:
                 reference.running.end_for_each(state)
 
     def skip_unstarted(self, state: State, verdict_so_far: str) -> None:
