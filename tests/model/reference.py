@@ -102,6 +102,16 @@ class Reference:
         """Return the kind of work that a step runs, if it has no vcjobs."""
         return self.own_works.get(state.step.kind_of(None))
 
+    def fails_at_once(self) -> bool:
+        """Whether a step has failed where it starts, at this moment, so that others of the same
+        plan do not begin."""
+        for state in self.states.values():
+            work, shown = self.own_work(state), self.seen.steps[state.name]
+            is_new = state.failed_at in (None, self.now) and shown.phase == "Failed"
+            if is_new and work is not None and work.at_once:
+                return True
+        return False
+
     def is_asked(self, state: State) -> bool:
         work = self.own_work(state)
         return work is not None and work.is_asked

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 class AtOnce(OwnWork):
+    at_once = True
+
     def begin_ready(self, state: State) -> None:
         """Decide the ready runs that have an end in the status. If the flow stops at this moment,
         others may be too late; else all must have one (`check`)."""

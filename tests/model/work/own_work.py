@@ -16,6 +16,7 @@ from model.acting import Script, Vcjob
 from model.books import Attempt, Run, State
 from model.by_hand import REASONS
 from model.deciding import EXPRESSION_ERROR
+from model.readiness import STOPPED
 from model.words import NoValue, substitute
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class OwnWork:
     """The reason of an attempt that its answer fails."""
     scripts: ClassVar[tuple[Script, ...]] = ()
     """Random answers, and when they come."""
+    at_once: ClassVar[bool] = False
+    """Whether it ends where it starts."""
     is_asked: ClassVar[bool] = False
     """Whether users answer it, by Commands."""
 
@@ -85,7 +88,9 @@ class OwnWork:
         running, shown = self.reference.running, self.reference.seen.steps[state.name]
         if state.decided_in is self.reference.batch:
             return  # its decisions are stored first
-        must = set(running.ready(state, strict=True)) if self.is_sure() else set()
+        stops = shown.reason == STOPPED and self.reference.fails_at_once()
+        is_sure = self.is_sure() and not stops
+        must = set(running.ready(state, strict=True)) if is_sure else set()
         for index in list(running.ready(state, strict=False)):
             if index in must | self.shown_open(state) and self.has_values(state, index):
                 self.begin(state, index)
