@@ -53,6 +53,33 @@ def test_json_is_one_list_of_the_finished_flows() -> None:
     assert found == [("JobFlow", "f", "Succeed"), ("JobFlow", "g", "Succeed")]
 
 
+def test_a_job_that_waits_too_long_runs_in_another_queue() -> None:
+    """The pod of the first attempt would run after ten minutes."""
+    late = 'failure.reason == "QueueTimeout" ? [0, 1] : [600, 601]'
+    phases = '{"t": [["Running", $(vars.late.0)], ["Succeeded", $(vars.late.1)]]}'
+    annotations = {"sandbox.jobflow.volcano.sh/task-phases": phases}
+    pod = {"containers": [{"name": "c", "image": "busybox"}]}
+    task = {"name": "t", "template": {"metadata": {"annotations": annotations}, "spec": pod}}
+    step = {
+        "name": "a",
+        "queueTimeout": "1s",
+        "vars": {"late": late},
+        "retry": {
+            "limit": 1,
+            "when": 'failure.reason == "QueueTimeout"',
+            "backoff": {"duration": "100ms"},
+            "patch": {"jobSpec": {"queue": "after-$(failure.reason)"}},
+        },
+        "jobSpec": {"minAvailable": 1, "tasks": [task]},
+    }
+    answer = run({**flow("f", {}), "spec": {"flows": [step]}}, options=("--speed", "1"))
+    lines = [line[10:] for line in answer.out.splitlines()]
+    assert answer.code == 0
+    assert answer.out.splitlines()[-1].split()[:3] == ["a", "f-a-r1", "Completed"]
+    why = "it was longer in the queue than its queueTimeout of 1s"
+    assert f"f/a  Waiting  Retrying: runs again (1 of 1): {why}; the job f-a ended Aborted" in lines
+
+
 def test_an_exception_of_a_plan_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a mistake of ours")

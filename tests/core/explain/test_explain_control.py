@@ -1,6 +1,6 @@
 """The sentences of `jobflow why` about conditions, loops and retries, for handwritten statuses."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -110,6 +110,23 @@ def test_the_timeout_of_a_running_step_is_shown() -> None:
     step = Step(name="a", timeout="2h")
     flow = one(step, StepCondition(phase="Running", job="f-a", attempts=1, deadline=SOON))
     assert "Its timeout of 2h expires in 12s (at 12:01:27 UTC)." in why(flow, "a")
+
+
+@pytest.mark.parametrize("suspended", [None, SOON])
+def test_the_queue_timeout_is_shown_unless_the_flow_is_suspended(
+    suspended: datetime | None,
+) -> None:
+    step = Step(name="a", queue_timeout="2h")
+    waits = StepCondition(phase="Pending", job="f-a", attempts=1, queue_deadline=SOON)
+    shown = "Its queueTimeout of 2h expires in 12s (at 12:01:27 UTC)."
+    flow = one(step, waits, status={"suspended_at": suspended})
+    assert (shown in why(flow, "a")) == (suspended is None)
+
+
+def test_the_timeout_of_vars_is_shown_as_computed() -> None:
+    step = Step(name="a", timeout="$(vars.limit)", vars={"limit": "8"})
+    runs = StepCondition(phase="Running", job="f-a", attempts=1, deadline=SOON, timeout="8s")
+    assert "Its timeout of 8s expires in 12s (at 12:01:27 UTC)." in why(one(step, runs), "a")
 
 
 # ---------------------------------------------------------------------------- decisions

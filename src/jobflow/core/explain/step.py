@@ -99,7 +99,7 @@ class StepExplainer:
         limit = describe_scaling(flow, None if waits else spec)
         if limit and phase not in ENDED_STEP_PHASES:
             yield to_sentence(f"{'The flow' if waits else 'It'} runs {limit}")
-        yield from _describe_times(spec, condition, self._now)
+        yield from _describe_times(spec, condition, self._now, flow.status.suspended_at)
         if spec.daemon and condition.is_alive and condition.abort_time is None:
             yield "It is a daemon: its job is ended once no step needs it to run any more."
         yield from progress.describe_tolerance(spec.for_each)
@@ -352,7 +352,9 @@ def _describe_runs(step: Step, condition: StepCondition) -> Iterator[str]:
         yield f"{format_count(len(failed) - MAX_NAMES, 'more item')} failed."
 
 
-def _describe_times(step: Step, condition: StepCondition, now: datetime) -> Iterator[str]:
+def _describe_times(
+    step: Step, condition: StepCondition, now: datetime, suspended: datetime | None
+) -> Iterator[str]:
     again = condition.next_attempt_time
     if condition.phase == StepPhase.WAITING and condition.reason == StepReason.RETRYING and again:
         nodes = condition.avoid_nodes
@@ -373,7 +375,9 @@ def _describe_times(step: Step, condition: StepCondition, now: datetime) -> Iter
     deadlines = [
         (until, f"timeout of {run.timeout or step.attempt_timeout}" if run.deadline else queue)
         for run in (condition, *(condition.runs or ()))
-        if (until := run.deadline or run.queue_deadline) is not None
+        # a suspension does not count for the queueTimeout
+        if (until := run.deadline or (run.queue_deadline if suspended is None else None))
+        is not None
         and (run.is_alive or asks(run) or not run.phase)
     ]
     if not deadlines:
