@@ -70,7 +70,7 @@ class ArgoController(Controller):
     def fill(self, namespace: str, steps: int) -> None:
         """A Workflow has its template in itself."""
 
-    def flow(self, targets: list[list[int]], name: str) -> bytes:
+    def flow(self, targets: list[list[int]], name: str, places: int) -> bytes:
         return msgspec.json.encode(workflow(targets, name))
 
     @contextmanager

@@ -69,9 +69,9 @@ class Controller(ABC):
             body = samples.template_manifest(f"step-{number}")
             self.real.admin.post(JOBTEMPLATES.path(namespace), json=body).raise_for_status()
 
-    def flow(self, targets: list[list[int]], name: str) -> bytes:
-        """Return a flow as a user sends it."""
-        return samples.sent(targets, name)
+    def flow(self, targets: list[list[int]], name: str, places: int) -> bytes:
+        """Return a flow as a user sends it. `places`: those that its steps share with others."""
+        return samples.sent(targets, name, places)
 
     @abstractmethod
     @contextmanager

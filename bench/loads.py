@@ -4,7 +4,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -29,11 +29,13 @@ class Load:
     flows: int
     a_second: int = 0
     """0: all at once."""
+    places: int = 0
+    """The places that all steps share by flows[].concurrency, which only JobFlow has; 0: none."""
 
     def scaled(self, scale: float, seconds: float) -> "Load":
         """Return a smaller load; one that has a rate lasts `seconds`."""
         flows = self.a_second * seconds if self.a_second else self.flows * scale
-        return Load(self.name, self.targets, max(1, round(flows)), self.a_second)
+        return replace(self, flows=max(1, round(flows)))
 
     @property
     def hand_overs(self) -> int:
@@ -46,8 +48,10 @@ LOADS = (
     Load("steady", samples.diamond(), 60, a_second=3),
     Load("wide", samples.wide(100), 3),
     Load("chains", samples.chain(30), 5),
+    Load("places", [[]], 1_000, places=3),
 )
-"""Diamonds at once; diamonds at a rate; a root, 98 parallel steps, a join; chains of 30 steps."""
+"""Diamonds at once; diamonds at a rate; a root, 98 parallel steps, a join; chains of 30 steps;
+flows of one step, of which three run at once."""
 
 
 def waits(seen: Iterable[Seen], targets: list[list[int]]) -> Iterator[float]:
@@ -97,7 +101,7 @@ async def carried(where: Where, controller: Controller, namespace: str, load: Lo
     began = time.perf_counter()
     async with asyncio.TaskGroup() as creating:
         for number in range(load.flows):
-            body = controller.flow(load.targets, f"f{number}")
+            body = controller.flow(load.targets, f"f{number}", load.places)
             creating.create_task(pool.ask("POST", path, body, "application/json"))
             if load.a_second:
                 due = began + (number + 1) / load.a_second

@@ -153,12 +153,14 @@ def searching(items: int) -> JobFlow:
     return msgspec.convert(made, JobFlow)
 
 
-def sent(targets: list[list[int]], name: str) -> bytes:
+def sent(targets: list[list[int]], name: str, places: int = 0) -> bytes:
     """A JobFlow as a user sends it, whose steps have templates of their own names: Volcano's
-    controller knows no other."""
+    controller knows no other. `places`: how many places they share; 0: they need none."""
     made = manifest(targets, name)
     for step in made["spec"]["flows"]:
         del step["template"]
+        if places:
+            step["concurrency"] = {"group": "places", "limit": places}
     kept = {key: made["metadata"][key] for key in ("name", "labels", "annotations")}
     return msgspec.json.encode(made | {"metadata": kept})
 

@@ -55,7 +55,8 @@ class Turn:
             # Connections are open and code is loaded afterwards.
             list(self._load(WARM_UP, pids, driver))
             for load in loads:
-                yield from self._load(load, pids, driver)
+                if not load.places or self._controller.name == OURS:
+                    yield from self._load(load, pids, driver)
             if reviews and self._controller.webhook is not None:
                 yield from self._reviews(self._controller.webhook)
         self._clean()
@@ -73,9 +74,10 @@ class Turn:
 
         if not load.a_second:
             yield Measure(load.name, "flows", "flows/s"), load.flows / seconds
-        half, end = percentiles(took)
-        yield Measure(load.name, "hand-over, p50", "ms"), half
-        yield Measure(load.name, "hand-over, p99", "ms"), end
+        if took:
+            half, end = percentiles(took)
+            yield Measure(load.name, "hand-over, p50", "ms"), half
+            yield Measure(load.name, "hand-over, p99", "ms"), end
         used = (after.cpu_seconds - before.cpu_seconds) * PER_FLOWS / load.flows
         yield Measure(load.name, "CPU of the controller", f"s/{PER_FLOWS} flows"), used
         used = server_cpu * PER_FLOWS / load.flows

@@ -52,6 +52,20 @@ async def test_never_more_jobs_run_than_the_limit_allows() -> None:
         assert held.most <= 2
 
 
+async def test_few_child_flows_of_a_step_between_others_run_at_once() -> None:
+    async with cluster() as world, world.controller(), world.ends():
+        await world.apply(*map(template, ("prepare", "solve", "plot")))
+        async with jobs_held(world.client, NAMESPACE, "-solve-solve") as held:
+            for name in NAMES:
+                made = flow(name, {"prepare": "", "solve": "prepare", "plot": "solve"})
+                solve = made["spec"]["flows"][1]
+                solve["flow"] = {"flows": [{"name": "solve"}]}
+                solve["concurrency"] = {"group": "matlab", "limit": 2}
+                await world.apply(made)
+            await all_succeed(world)
+        assert held.most <= 2
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", range(2, 22, 2))
 @pytest.mark.parametrize("after", [False, True], ids=["before sending", "after the commit"])

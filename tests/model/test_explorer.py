@@ -20,10 +20,10 @@ from model.explorer.configurations import CONFIGURATIONS, FLOWS, Configuration, 
 from model.explorer.search import Explored, Search
 from model.explorer.sight import Planner, planned
 from support.laws.effort_of_laws import STRIDE
-from support.plan.plan_world import flow
+from support.plan.plan_world import World, flow
 from support.plan.steps import step
 
-SMALLEST = CONFIGURATIONS[:39]
+SMALLEST = CONFIGURATIONS[:40]
 """Configurations that are explored to their end in a few seconds altogether."""
 TEN_MINUTES = 570.0
 """Ten minutes in seconds, with a reserve."""
@@ -132,7 +132,7 @@ def _writes_unknown_reasons(flow: JobFlow, view: View, now: datetime) -> Plan:
 
 
 def _sees_no_other_flow(flow: JobFlow, view: View, now: datetime) -> Plan:
-    return planned(flow, replace(view, group=NO_GROUP), now)
+    return planned(flow, replace(view, group=NO_GROUP, step_groups={}), now)
 
 
 def _takes_failed_children_for_successes(flow: JobFlow, view: View, now: datetime) -> Plan:
@@ -292,8 +292,11 @@ def test_the_explorer_finds_a_planner_that_breaks_a_law_of_families(
     assert law in Search(child, planner).run(states=600).violations
 
 
-def test_the_explorer_finds_a_second_flow_in_a_place() -> None:
-    shared = Configuration(grouped(flow("a")), {})
+@pytest.mark.parametrize(
+    "world", [grouped(flow("a")), FLOWS["places"], FLOWS["child flows that share a place"]]
+)
+def test_the_explorer_finds_a_second_flow_in_a_place(world: World) -> None:
+    shared = Configuration(world, {})
     explored = Search(shared, _sees_no_other_flow).run(states=200)
     assert "one_flow_has_the_place" in explored.violations
 

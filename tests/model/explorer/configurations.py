@@ -176,6 +176,7 @@ CHILD_WITH_ERROR = {
 }
 """Its expression has no value, because no vcjob has outputs."""
 CONTINUING_CHILD = {"flows": [{"name": "i", "continueOnFailure": True}]}
+CHILD_WITH_A_PLACE = {"flows": [{"name": "i", "concurrency": {"group": "g"}}]}
 CHILD_WITH_FINALLY = {"flows": [{"name": "i"}], "finally": [{"name": "z"}]}
 
 FLOWS: dict[str, World] = {
@@ -312,6 +313,9 @@ FLOWS: dict[str, World] = {
         "b", a=step(flow=CHILD_WITH_FINALLY)
     ).with_spec(failure_policy="Abort"),
     "child flow and retry": flow(a=step(flow=CHILD, retry=AT_ONCE)).with_spec(),
+    "child flows that share a place": flow(
+        a=step(flow=CHILD_WITH_A_PLACE, for_each=TWICE)
+    ).with_spec(),
     "child flows of items": flow(a=step(flow=CHILD, for_each=TWICE)).with_spec(),
 }  # fmt: skip
 
@@ -359,6 +363,7 @@ CONFIGURATIONS: tuple[Configuration, ...] = (
     _configuration("places of two steps", "crash", "busy"),
     _configuration("places and parallelism", "crash", "busy"),
     _configuration("places and items", "crash", "busy"),
+    _configuration("child flows that share a place", "crash"),
     _configuration("concurrency: Forbid", "crash", "lost answer", "busy"),
     _configuration("concurrency: Replace", "crash", "lost answer", "late"),
     _configuration("concurrency and finally", "crash", "cancel"),

@@ -2,7 +2,7 @@
 parent, with a state of its own, and every move of a flow is one of the family.
 
 The time, the budget, the templates and a crash are those of all flows. The state of the outermost
-flow has them; that of another member has them only while it moves.
+flow has them; that of another member has them, and the flows beside it, only while it moves.
 """
 
 from __future__ import annotations
@@ -50,10 +50,20 @@ def family(sight: Sight, state: State) -> Iterator[Member]:
 
 
 def _below(sight: Sight, state: State, job: Vcjob, child: State) -> Iterator[Member]:
+    of_child, beside = sight.of_child(job), tuple[Vcjob, ...]()
+    if of_child.configuration.steps_share:
+        beside = tuple(
+            j for j in state.jobs if j.child and j.seen and not j.gone and j.uid != job.uid
+        )
     inside = replace(
-        child, budget=state.budget, now=state.now, missing=state.missing, parent=state.known
+        child,
+        budget=state.budget,
+        now=state.now,
+        missing=state.missing,
+        parent=state.known,
+        beside=beside,
     )
-    for member in family(sight.of_child(job), inside):
+    for member in family(of_child, inside):
 
         def put(after: State, inner: Callable[[State], State] = member.put) -> State:
             return _with_move(state, job, inner(after))
@@ -78,7 +88,9 @@ def with_child(state: State, job: Vcjob, child: State) -> State:
 def as_stored(job: Vcjob, child: State, round: int) -> Vcjob:
     """Return the child flow as a job in the phase of its stored status. `round`: the retries of its
     parent so far."""
-    child = replace(child, budget=(), now=0, missing=frozenset(), parent=None, crashed=False)
+    child = replace(
+        child, budget=(), now=0, missing=frozenset(), parent=None, beside=(), crashed=False
+    )
     phase = _PHASES.get(child.flow.status.value.state.phase, JobPhase.PENDING)
     job = replace(job, child=child)
     if phase != job.phase:

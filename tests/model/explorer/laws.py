@@ -118,8 +118,12 @@ def one_flow_has_the_place(sight: Sight, state: State) -> Broken:
             yield f"{action.name} is cancelled before it is stored why"
     if state.busy and sight.configuration.holds_place(state.flow):
         yield "two flows hold the one place"
-    if sum(bool(place.job) for place in state.flow.status.value.places or ()) > 1:
+    flows = [state, *(job.child for job in state.beside if job.child is not None)]
+    if sum(bool(p.job) for each in flows for p in each.flow.status.value.places or ()) > 1:
         yield "two jobs hold the one place"
+    jobs = [job for each in flows for job in each.jobs if steps[job.step].concurrency is not None]
+    if sum(job.alive for job in jobs) > 1:
+        yield "two jobs run in the one place"
 
 
 def claims_come_before_jobs(sight: Sight, state: State) -> Broken:

@@ -16,6 +16,7 @@ from jobflow.core.planning.observed.identity import known_runs
 from jobflow.core.planning.observed.view import PodsRead, View
 from jobflow.core.planning.plan import plan as real_plan
 from jobflow.core.spec.concurrency import NO_GROUP, Group, GroupMember
+from jobflow.store.groups import Groups
 from jobflow.store.pods import entries, recorded_ends
 from jobflow.store.slim import slim_job
 from model.explorer import states
@@ -70,7 +71,8 @@ class Sight:
             if j.seen
         )
         remembered = state.not_found, state.aborts, state.answers, state.known_claims
-        others = state.busy, state.cancelled_at, state.parent, state.source_gone
+        beside = tuple((job.uid, job.child and job.child.flow) for job in state.beside)
+        others = state.busy, state.cancelled_at, state.parent, state.source_gone, beside
         key = state.known, now, jobs, remembered, others, state.known_commands, state.missing
         plan = self._plans.get(key)
         if plan is None:
@@ -122,7 +124,7 @@ class Sight:
             },
             claims=dict.fromkeys(state.known_claims),
             group=Group((OTHER,)) if state.busy else NO_GROUP,
-            step_groups={"g": Group((OTHER,))} if state.busy else {},
+            step_groups={"g": self._group_of_steps(state)},
             cancels={}
             if state.cancelled_at is None
             else {OTHER.uid: NOW + timedelta(seconds=state.cancelled_at)},
@@ -130,6 +132,17 @@ class Sight:
             read={job.uid: PodsRead() for job in state.jobs if self._is_read(job)},
             answers=dict(state.answers),
         )
+
+    def _group_of_steps(self, state: State) -> Group:
+        """The group of the steps. The flows beside this one are there as stored, because the leader
+        notes what it gives away before an answer shows it."""
+        if state.busy:
+            return Group((OTHER,))
+        groups = Groups()
+        for job in state.beside:
+            assert self.parent is not None and job.child is not None
+            groups.update(None, self.parent.of_child(job).flow(job.child.flow))
+        return groups.of(self.flow(state.known), (True, "g"))
 
     def known_uids(self, flow: states.Flow) -> frozenset[str]:
         """Return the UIDs of the jobs that a status knows; no UUIDs, so it has them as they are."""

@@ -137,6 +137,8 @@ class State:
     """Whether the flow that is reused was deleted."""
     parent: Flow | None = None
     """The controller's copy of the flow of which this one is a child; None: it is no child."""
+    beside: tuple[Vcjob, ...] = ()
+    """The other child flows of its parent, if their steps share places."""
     crashed: bool = False
     """Whether the controller crashes at the end of this move."""
 

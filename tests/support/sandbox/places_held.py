@@ -40,9 +40,15 @@ def places_held(client: Client, namespace: str) -> AbstractAsyncContextManager[P
     return _followed(client, namespace, JOBFLOWS, JobFlow, holds_place)
 
 
-def jobs_held(client: Client, namespace: str) -> AbstractAsyncContextManager[PlacesHeld]:
-    """Follow the vcjobs of a namespace while the body runs."""
-    return _followed(client, namespace, JOBS, Job, lambda job: not job.ended)
+def jobs_held(
+    client: Client, namespace: str, ending: str = ""
+) -> AbstractAsyncContextManager[PlacesHeld]:
+    """Follow the vcjobs of a namespace whose names end so while the body runs."""
+
+    def holds(job: Job) -> bool:
+        return job.metadata.name.endswith(ending) and not job.ended
+
+    return _followed(client, namespace, JOBS, Job, holds)
 
 
 @asynccontextmanager

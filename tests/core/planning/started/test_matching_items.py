@@ -70,6 +70,15 @@ def test_a_step_without_for_each_has_the_items_of_its_target() -> None:
     assert jobs(world) == {"f-b-0"}
 
 
+def test_with_the_last_step_first_few_items_are_begun_and_not_finished() -> None:
+    world = flow(b=matching(), a=step(for_each=ForEach(count=6))).with_spec(parallelism=2).settled()
+    while running := [name for name, job in sorted(world.jobs.items()) if not job.ended]:
+        begun, done = (set(runs(world, name)) for name in ("a", "b"))
+        assert len(begun - done) <= 3
+        world = end_jobs(world, "Completed", running[-1])
+    assert world.plan().phases == {"a": "Completed", "b": "Completed"}
+
+
 def test_retries_of_a_target_item_are_waited_for() -> None:
     world = end_jobs(pipeline(step(for_each=THREE, retry=Retry(limit=1))), "Failed", "f-a-0")
     assert (jobs(world), runs(world, "b")) == (set(), {})
