@@ -73,14 +73,6 @@ class Column:
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """Conversion between a stored kind and another version or group."""
-
-    show: Callable[[Object], Object] = lambda obj: obj
-    take: Callable[[Object], Object] = lambda obj: obj
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Resource):
     group: str = ""
@@ -103,7 +95,10 @@ class Kind(Resource):
     rules: Rules = field(default_factory=Rules)
     selectable: Mapping[str, str] = field(default_factory=dict)
     """Path of each field selector besides metadata.name and metadata.namespace."""
-    projection: Projection = Projection()
+    show: Callable[[Object], Object] = lambda obj: obj
+    """Converts a stored object to this version or group."""
+    take: Callable[[Object], Object] = lambda obj: obj
+    """Converts an object of this version or group to the stored one."""
     stored_as: str = ""
     """Bucket of another kind that holds the objects."""
     openapi: Mapping[str, Any] | None = None
@@ -134,20 +129,15 @@ class Kind(Resource):
 class Registry:
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._kinds: dict[tuple[str, str, str], Kind] = {}
-        self._stored: dict[str, Kind] = {}
         for kind in kinds:
             self.serve(kind)
 
     def serve(self, kind: Kind) -> None:
         self._kinds[kind.group, kind.version, kind.plural] = kind
-        # Another version of a kind has the objects of the stored one.
-        if not kind.stored_as:
-            self._stored[kind.bucket] = kind
 
     def withdraw(self, group: str, plural: str) -> None:
         for key in [key for key in self._kinds if (key[0], key[2]) == (group, plural)]:
-            # All versions of a definition go at once.
-            self._stored.pop(self._kinds.pop(key).bucket, None)
+            del self._kinds[key]
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         return self._kinds.get((group, version, plural))
@@ -161,7 +151,8 @@ class Registry:
         return iter(list(self._kinds.values()))
 
     def stored(self) -> Iterator[Kind]:
-        return iter(list(self._stored.values()))
+        # Another version of a kind has the objects of the stored one.
+        return (kind for kind in self if not kind.stored_as)
 
     def of_bucket(self, bucket: str) -> Kind | None:
-        return self._stored.get(bucket)
+        return next((kind for kind in self.stored() if kind.bucket == bucket), None)

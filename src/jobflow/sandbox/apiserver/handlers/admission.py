@@ -222,8 +222,8 @@ def _review(operation: WriteOperation, obj: Object | None) -> dict[str, Any]:
         "namespace": target.name if kind.bucket == builtin.NAMESPACE.bucket else target.namespace,
         "operation": operation.operation,
         "userInfo": write.user,
-        "object": obj and kind.projection.show(obj),
-        "oldObject": operation.old and kind.projection.show(operation.old),
+        "object": obj and kind.show(obj),
+        "oldObject": operation.old and kind.show(operation.old),
         "dryRun": write.dry_run,
         "options": write.options or None,
     }

@@ -42,7 +42,7 @@ def new_object(target: Target, request: Request, write: WriteOptions) -> Object:
     except Mistyped as error:
         raise unhandled(obj, kind, error) from error
     check_address(target, obj)
-    obj = kind.projection.take(obj)
+    obj = kind.take(obj)
     if faults := _strict_faults(request, write, kind.rules.complete(obj)):
         raise unhandled(obj, kind, f"strict decoding error: {', '.join(faults)}")
     return obj
@@ -97,7 +97,7 @@ def read_applied(target: Target, request: Request, *, exists: bool) -> Object:
     check_address(target, obj)
     # A client that edits what it has read sends them back.
     obj["metadata"].pop("managedFields", None)
-    obj = kind.projection.take(obj)
+    obj = kind.take(obj)
     if dropped := kind.rules.complete(obj):
         whose = f"{namespace}/{target.name}; {kind.api_version}, Kind={kind.kind}"
         why = f".{dropped[0]}: field not declared in schema"
@@ -124,7 +124,7 @@ def change_by_patch(target: Target, request: Request, write: WriteOptions) -> Ch
             obj = {**current.obj, "metadata": copy_json(current.metadata)}
         else:
             obj = codec.load(current.body)
-        obj = apply(target.kind.projection.show(obj), patch)
+        obj = apply(target.kind.show(obj), patch)
         return _revision(target, request, write, obj, current)
 
     return change
@@ -134,7 +134,7 @@ def change_by_apply(
     target: Target, request: Request, write: WriteOptions, applied: Object
 ) -> Change:
     """Return the change that a server-side apply asks for. Raises RequestFailure."""
-    show, manager = target.kind.projection.show, manager_of(target, request)
+    show, manager = target.kind.show, manager_of(target, request)
     wanted = show(applied)
 
     def change(current: Stored) -> Object:
@@ -165,7 +165,7 @@ def _revision(
     except Mistyped as error:
         raise failures.invalid_patch(encode(obj).decode(), str(error)) from error
     check_address(target, obj)
-    new = target.kind.projection.take(obj)
+    new = target.kind.take(obj)
     # The patch may have removed it.
     new["metadata"].setdefault("resourceVersion", str(current.revision))
     if faults := _strict_faults(request, write, target.kind.rules.complete(new, current.obj)):

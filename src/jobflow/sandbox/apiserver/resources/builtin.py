@@ -8,15 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jobflow.core.violations import Reason, Violation, join_path
-from jobflow.sandbox.apiserver.kinds import (
-    ALL_VERBS,
-    Column,
-    Kind,
-    Object,
-    Projection,
-    Rules,
-    value_at,
-)
+from jobflow.sandbox.apiserver.kinds import ALL_VERBS, Column, Kind, Object, Rules, value_at
 from jobflow.sandbox.apiserver.resources.crds import DefinitionRules
 from jobflow.sandbox.apiserver.resources.table import AGE, CREATED, NAME, age
 from jobflow.sandbox.apiserver.resources.webhooks import WebhookRules
@@ -309,10 +301,8 @@ def _renamed(event: Object, names: Mapping[str, str], api_version: str) -> Objec
 EVENT_VIEW = replace(
     EVENT,
     group="events.k8s.io",
-    projection=Projection(
-        show=lambda event: _renamed(event, _CORE_TO_EVENTS, "events.k8s.io/v1"),
-        take=lambda event: _renamed(event, _EVENTS_TO_CORE, "v1"),
-    ),
+    show=lambda event: _renamed(event, _CORE_TO_EVENTS, "events.k8s.io/v1"),
+    take=lambda event: _renamed(event, _EVENTS_TO_CORE, "v1"),
     stored_as=EVENT.bucket,
 )
 SECRET = Kind(

@@ -9,7 +9,7 @@ import jsonschema_rs
 
 from jobflow.api.resources import ObjectMeta
 from jobflow.core.violations import Reason, Violation
-from jobflow.sandbox.apiserver.kinds import Kind, Object, Projection, Registry, Rules, require
+from jobflow.sandbox.apiserver.kinds import Kind, Object, Registry, Rules, require
 from jobflow.sandbox.apiserver.resources.metadata import now
 from jobflow.sandbox.apiserver.resources.table import AGE, NAME, crd_column
 from jobflow.sandbox.apiserver.storage import ObjectChange
@@ -133,8 +133,8 @@ def kinds_of(definition: Mapping[str, Any]) -> Iterator[Kind]:
         )
         if name != stored:
             shown, kept = f"{group}/{name}", f"{group}/{stored}"
-            projection = Projection(show=_with_version(shown), take=_with_version(kept))
-            kind = replace(kind, stored_as=kind.qualified, projection=projection)
+            show, take = _with_version(shown), _with_version(kept)
+            kind = replace(kind, stored_as=kind.qualified, show=show, take=take)
         yield kind
 
 

@@ -100,7 +100,7 @@ class Renderer:
         if self._form == PARTIAL:
             return encode(partial(stored.obj))
         kind = self._kind
-        return encode(kind.projection.show(stored.obj)) if kind.stored_as else stored.body
+        return encode(kind.show(stored.obj)) if kind.stored_as else stored.body
 
     def event(self, stored: Stored) -> bytes:
         """Render an object of a watch, whose first table alone names the columns."""
@@ -132,7 +132,7 @@ class Renderer:
         definitions = [{name: getattr(each, name) for name in names} for each in columns]
         rows = []
         for stored in page:
-            shown = self._kind.projection.show(stored.obj) if self._include == "Object" else None
+            shown = self._kind.show(stored.obj) if self._include == "Object" else None
             if self._include == "Metadata":
                 shown = partial(stored.obj)
             rows.append({"cells": [each.value(stored.obj) for each in columns], "object": shown})
