@@ -242,12 +242,13 @@ class NameScope:
                 f'"{name}" has forEach: each of its items has outputs, as in '
                 f'steps["{name}"].items[0].outputs'
             )
-        if (fault := undeclared_output(step, keys)) is not None:
+        if (fault := _undeclared_output(step, keys)) is not None:
             return fault
         if keys[0] == "failure":
             return unknown_fact(keys[1:], of_child=may_run_steps(step))
         if keys[0] == "items":
-            return _unknown_key("an item", keys[2:], ITEM_FACTS)
+            fault = _unknown_key("an item", keys[2:], ITEM_FACTS)
+            return fault or _undeclared_output(step, keys[2:])
         if keys[0] != "tasks" or not keys[1:]:
             return None
         known, task = self._tasks.get(position), keys[1]
@@ -266,7 +267,7 @@ class NameScope:
             return False
         return self._upstream.matches(place.position, target)
 
-    def _item(self, place: places.ExpressionPlace, name: str, keys: Sequence[str]) -> str | None:
+    def _item(self, place: places.ExpressionPlace, name: str, keys: tuple[str, ...]) -> str | None:
         """Return the fault of fields of `steps[name].item`."""
         position = self._upstream.find(name)
         assert position is not None, "the step exists"
@@ -292,7 +293,7 @@ class NameScope:
             )
         if keys[:1] == ("failure",):
             return unknown_fact(keys[1:], of_child=may_run_steps(step))
-        return undeclared_output(step, keys) if keys else None
+        return _undeclared_output(step, keys)
 
     def _name_without_quotes(self, mention: Mention, text: str) -> str | None:
         """Return the step that `steps.a-b.phase` means if there is no step `a`."""
@@ -351,15 +352,19 @@ def _has_no_job(step: Step) -> bool:
     return work.has_steps or work.at_once
 
 
-def undeclared_output(step: Step, keys: Sequence[str]) -> str | None:
+def _undeclared_output(step: Step, keys: tuple[str, ...]) -> str | None:
     """Return the fault of an output that neither the flow nor `compute` of a step has, or None."""
-    named = keys[1:2] if keys[0] == "outputs" else keys[3:4] if keys[2:3] == ["outputs"] else ()
-    what = "the flow of {} has no output" if work_of(step).has_steps else "{} does not compute"
     declared = step.declared_outputs
-    if not named or not isinstance(declared, dict) or named[0] in declared:
+    if (
+        not isinstance(declared, dict)
+        or keys[:1] != ("outputs",)
+        or {*keys[1:2]} <= declared.keys()
+    ):
         return None
-    what = what.format(f'"{step.name}"')
-    return f'{what} "{named[0]}"' + did_you_mean(Suggester([*declared]).nearest(named[0]))
+    what = f'"{step.name}" does not compute'
+    if work_of(step).has_steps:
+        what = f'the flow of "{step.name}" has no output'
+    return f'{what} "{keys[1]}"' + did_you_mean(Suggester([*declared]).nearest(keys[1]))
 
 
 def unknown_field(owner: str, keys: Sequence[str], known: Collection[str]) -> str:

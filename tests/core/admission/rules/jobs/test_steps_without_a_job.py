@@ -129,3 +129,12 @@ def test_only_what_a_step_computes_can_be_read(text: str, fault: str) -> None:
     reading = {"name": "b", "dependsOn": {"targets": ["n"]}, "env": {"X": f"$(steps.n.{text})"}}
     [found] = faults(flow_of({"name": "n", "compute": {"size": "1"}}, reading))
     assert fault in found
+
+
+def test_only_what_the_items_of_a_step_compute_can_be_read() -> None:
+    computing = {"name": "n", "forEach": {"count": 2}, "compute": {"size": "index"}}
+    texts = {"a": "steps['n'].items[0].outputs.size", "b": "steps['n'].items[0].outputs.sizes"}
+    reading = {"name": "r", "dependsOn": {"targets": ["n"]}, "compute": texts}
+    [found] = faults(flow_of(computing, reading))
+    assert found.startswith("spec.flows[1].compute.b: Invalid value: ")
+    assert '"n" does not compute "sizes"; did you mean "size"?' in found
