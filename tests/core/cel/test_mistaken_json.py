@@ -56,6 +56,7 @@ def test_a_missing_key_names_the_character_where_json_ends(text: str, place: str
     [
         ("steps.a.outputs.acc > 1", "a"),
         ("steps.b.items.map(i, i.outputs.acc)", "b/0"),
+        ("steps.b.item.outputs.acc", "the item of b"),
         ("outputs.acc", "this run"),
         ("last.outputs.acc", "the run before"),
     ],
@@ -64,7 +65,7 @@ def test_every_expression_names_the_owner_of_the_output(expression: str, owner: 
     text = "{'acc': 1}"
     run = RunCondition(phase="Completed", outputs={"text": text})
     failure = evaluate_all(
-        "vars", {"v": expression}, scope(text, run=run, last={"outputs": {"text": text}})
+        "vars", {"v": expression}, scope(text, run=run, index=0, last={"outputs": {"text": text}})
     )
     assert isinstance(failure, EvaluationFailure)
     why = f"there is no 'acc'; the output of {owner} is not JSON at character 2: `'acc':`"

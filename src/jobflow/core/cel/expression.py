@@ -190,6 +190,8 @@ def explain_failure(
             case ("steps", name, "items", *_) if name in steps:
                 items = enumerate(steps[name].get("items", ()))
                 read = {f"{name}/{i}": item["outputs"] for i, item in items}
+            case ("steps", name, "item", "outputs", *keys) if name in steps:
+                read = {f"the item of {name}": steps[name].get("item", {}).get("outputs", {})}
             case ("outputs", *keys):
                 read = {"this run": variables.get("outputs", {})}
             case ("last", "outputs", *keys):
