@@ -41,6 +41,7 @@ DEFAULT = {"name": "a", "switch": [*SWITCH["switch"], {"template": "u"}]}  # typ
         ([TRIM], {"condition": "NotFailed"}, ""),
         ([TRIM], {"conditions": {"a": "Always"}}, ""),
         ([TRIM], {"condition": "Completed"}, ""),
+        ([TRIM], {"probe": {"tcpSocketList": [{"taskName": "t", "port": 80}]}}, ""),
         ([TRIM, {"name": "b"}], {}, ""),
         ([TRIM, {"name": "b", "when": "params.y"}], {"strategy": "any"}, "a and b are"),
         ([TRIM, {"name": "b", "when": "params.x"}], {}, "a and b are"),

@@ -31,6 +31,7 @@ from jobflow.core.manifests.volume_claims import mounted_claims, unprovided_volu
 from jobflow.core.names import HOSTNAME_PLUGINS, claim_names
 from jobflow.core.spec.compiled import find_left_out
 from jobflow.core.spec.concurrency import GroupName, get_limits
+from jobflow.core.spec.readiness import get_probe
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
 from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Reason, quote
@@ -292,7 +293,9 @@ def steps_behind_optional_ones_run(facts: FlowFacts) -> Iterator[FieldWarning]:
     optional = {i: whens for i, step in facts.steps_with_options if (whens := _whens(step))}
     for i, depends_on in enumerate(step.depends_on for step in facts.steps) if optional else ():
         targets = facts.targets(i)
-        if depends_on is None or not targets or not optional.keys() >= {*targets}:
+        # a probe decides alone
+        has_probe = get_probe(facts.steps[i]) is not None
+        if has_probe or depends_on is None or not targets or not optional.keys() >= {*targets}:
             continue
         own = depends_on.conditions or {}
         words = {own.get(facts.names[t], depends_on.condition) for t in targets}
