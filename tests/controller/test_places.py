@@ -46,7 +46,7 @@ def learn(store: Store, places: Places, flow: JobFlow) -> list[Key]:
 
 
 def holders(places: Places, flow: JobFlow) -> list[str]:
-    return [each.name for each in places.of(flow).holders]
+    return [each.name for each in places.of(flow)[False, "g"].holders]
 
 
 def test_a_place_is_taken_before_the_answer_arrives() -> None:
@@ -89,4 +89,4 @@ def test_a_flow_without_a_group_takes_no_place() -> None:
     plain = JobFlow(metadata=ObjectMeta(name="p", namespace="ns", uid="u", resource_version="1"))
     _, places = places_of(plain)
     places.note(plain, started(plain))
-    assert places.of(plain).holders == ()
+    assert places.of(plain) == {}

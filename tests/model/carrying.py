@@ -170,7 +170,7 @@ class Simulation:
         moves += [move for each in self.wanted().values() if (move := each.next_move())]
         times = [at for at, _ in moves]
         times += [second + 0.5 for second, _ in self.commands[:1]]
-        if self.world.group.holders:
+        if any(group.holders for group in self.world.groups.values()):
             times.append(self.case.free_at)
         plan = self.world.plan().plan
         wanted, expected = {want.key for want in plan.wants}, set(self.wanted())
@@ -242,8 +242,8 @@ class Simulation:
     def share_place(self) -> None:
         """Another flow holds the place of the concurrency group until it is free."""
         busy = ("other",) if self.now < self.case.free_at else ()
-        self.world = self.world.with_group(*busy)
-        self.world = replace(self.world, step_groups={"p": self.world.group})
+        (group,) = self.world.with_group(*busy).groups.values()
+        self.world = replace(self.world, groups={(False, "g"): group, (True, "p"): group})
 
     def send_next_command(self) -> None:
         if self.commands and self.commands[0][0] + 0.5 <= self.now:

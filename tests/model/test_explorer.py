@@ -14,7 +14,6 @@ from jobflow.api.volcano.job import Job, JobState
 from jobflow.core.planning.actions import CommandFlow, CreateJob, DeleteJob, Plan
 from jobflow.core.planning.observed.child_flow import ChildFlow
 from jobflow.core.planning.observed.view import View
-from jobflow.core.spec.concurrency import NO_GROUP
 from model.explorer.__main__ import summary
 from model.explorer.configurations import CONFIGURATIONS, FLOWS, Configuration, grouped
 from model.explorer.search import Explored, Search
@@ -132,7 +131,7 @@ def _writes_unknown_reasons(flow: JobFlow, view: View, now: datetime) -> Plan:
 
 
 def _sees_no_other_flow(flow: JobFlow, view: View, now: datetime) -> Plan:
-    return planned(flow, replace(view, group=NO_GROUP, step_groups={}), now)
+    return planned(flow, replace(view, groups={}), now)
 
 
 def _takes_failed_children_for_successes(flow: JobFlow, view: View, now: datetime) -> Plan:

@@ -28,15 +28,11 @@ class Places:
         self._versions: dict[Key, tuple[str, set[GroupKey]]] = {}
         """The version that was planned for, and the groups of the notes, by flow."""
 
-    def of(self, flow: JobFlow) -> concurrency.Group:
-        """Return the group of a flow as its plan may see it."""
-        group = concurrency.get_group(flow, flow.spec.concurrency)
-        return self._of(flow, (False, group)) if group else concurrency.NO_GROUP
-
-    def of_steps(self, flow: JobFlow) -> Mapping[str, concurrency.Group]:
-        """Return the groups of the steps of a flow as its plan may see them."""
-        groups = set(concurrency.get_step_groups(flow).values())
-        return {group: self._of(flow, (True, group)) for group in groups}
+    def of(self, flow: JobFlow) -> Mapping[concurrency.GroupName, concurrency.Group]:
+        """Return the groups of a flow and of its steps as its plan may see them."""
+        namespace, groups = flow.metadata.namespace, self._store.groups
+        names = dict(concurrency.get_limits(flow))
+        return {name: groups.of(flow, name, self._noted.get((namespace, *name))) for name in names}
 
     def note(self, flow: JobFlow, status: JobFlowStatus) -> None:
         """Note what a flow will have of its groups by the status of its plan."""
@@ -70,7 +66,3 @@ class Places:
                 del self._noted[group]
             found |= dict.fromkeys(self._store.groups.next(group))
         return [*found]
-
-    def _of(self, flow: JobFlow, group: concurrency.GroupName) -> concurrency.Group:
-        noted = self._noted.get((flow.metadata.namespace, *group))
-        return self._store.groups.of(flow, group, noted)

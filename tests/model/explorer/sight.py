@@ -123,8 +123,10 @@ class Sight:
                 command.name: _command(command, flow.metadata) for command in state.known_commands
             },
             claims=dict.fromkeys(state.known_claims),
-            group=Group((OTHER,)) if state.busy else NO_GROUP,
-            step_groups={"g": self._group_of_steps(state)},
+            groups={
+                (False, "g"): Group((OTHER,)) if state.busy else NO_GROUP,
+                (True, "g"): self._group_of_steps(state),
+            },
             cancels={}
             if state.cancelled_at is None
             else {OTHER.uid: NOW + timedelta(seconds=state.cancelled_at)},

@@ -48,7 +48,7 @@ from jobflow.core.planning.observed.view import (
     View,
 )
 from jobflow.core.planning.plan import is_unjudged, judge, plan
-from jobflow.core.spec.concurrency import Group, GroupMember
+from jobflow.core.spec.concurrency import Group, GroupMember, get_group
 from jobflow.core.violations import Violation
 from support.plan.foreign_jobs import owner
 from support.plan.plan_pods import pods_of
@@ -205,7 +205,10 @@ class World(WorldState):
         def members(names: Sequence[str]) -> tuple[GroupMember, ...]:
             return tuple(GroupMember(name, f"uid-{name}") for name in names)
 
-        return replace(self, group=Group(members(holders), members(before), moves))
+        name = get_group(self.flow, self.flow.spec.concurrency) or "g"
+        return replace(
+            self, groups={(False, name): Group(members(holders), members(before), moves)}
+        )
 
     def with_held(
         self, *tried: str, room: int = 1, retry_in: float | None = 0, why: str = "exceeded quota"

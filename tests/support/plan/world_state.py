@@ -27,7 +27,7 @@ from jobflow.core.planning.observed.view import (
     Refusal,
     View,
 )
-from jobflow.core.spec.concurrency import NO_GROUP, Group
+from jobflow.core.spec.concurrency import Group, GroupName
 from support.plan.steps import TEMPLATE_SPEC
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -77,10 +77,8 @@ class WorldState:
     create_errors: Mapping[str, CreateError] = field(default_factory=dict)
     claims: Mapping[str, ClaimAnswer] = field(default_factory=dict)
     """Answers to CreateClaim; None: the claim exists."""
-    group: Group = NO_GROUP
-    """The other flows of the concurrency group."""
-    step_groups: Mapping[str, Group] = field(default_factory=dict)
-    """Those of the groups of steps, by group."""
+    groups: Mapping[GroupName, Group] = field(default_factory=dict)
+    """The other flows of the concurrency groups."""
     cancels: Mapping[str, datetime] = field(default_factory=dict)
     held: Held | None = None
     commands: Mapping[str, Command] | None = field(default_factory=dict)
@@ -112,8 +110,7 @@ class WorldState:
             refusals=self.refusals,
             create_errors=self.create_errors,
             claims=self.claims,
-            group=self.group,
-            step_groups=self.step_groups,
+            groups=self.groups,
             cancels=self.cancels,
             held=self.held,
             commands=self.commands,

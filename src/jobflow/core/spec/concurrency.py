@@ -97,13 +97,6 @@ def get_group(flow: JobFlow, concurrency: Concurrency | StepConcurrency | None) 
     return "" if isinstance(found, EvaluationFailure) else msgspec.json.encode(found).decode()
 
 
-def get_step_groups(flow: JobFlow) -> dict[str, str]:
-    """Return the name of the group of each step that has one."""
-    steps = [step for step in flow.all_steps if step.concurrency is not None]
-    found = {step.name: get_group(flow, step.concurrency) for step in steps}
-    return {step: group for step, group in found.items() if group}
-
-
 def get_limit(concurrency: Concurrency | StepConcurrency | None) -> int:
     """Return how many places of the group may be taken, with those of the flow; at least 1."""
     limit = concurrency.limit if concurrency is not None else None
@@ -112,11 +105,10 @@ def get_limit(concurrency: Concurrency | StepConcurrency | None) -> int:
 
 def get_limits(flow: JobFlow) -> Iterator[tuple[GroupName, int]]:
     """Yield the groups of a flow and of its steps, each with the limit that it has there."""
-    if group := get_group(flow, flow.spec.concurrency):
-        yield (False, group), get_limit(flow.spec.concurrency)
-    for step in flow.all_steps:
-        if group := get_group(flow, step.concurrency):
-            yield (True, group), get_limit(step.concurrency)
+    of_steps = [step.concurrency for step in flow.all_steps if step.concurrency is not None]
+    for place, each in enumerate((flow.spec.concurrency, *of_steps)):
+        if group := get_group(flow, each):
+            yield (place > 0, group), get_limit(each)
 
 
 def get_slots(concurrency: StepConcurrency) -> int:

@@ -25,7 +25,7 @@ def beside(world: World, before: str = "", **holders: int) -> World:
     """Set the other flows of the group: the places of each that holds some, and those before."""
     members = [GroupMember(name, name, slots=slots) for name, slots in holders.items()]
     waiting = [GroupMember(name, name) for name in before.split()]
-    return replace(world, step_groups={"g": Group((*members,), (*waiting,))})
+    return replace(world, groups={(True, "g"): Group((*members,), (*waiting,))})
 
 
 def held(world: World) -> dict[str, int]:

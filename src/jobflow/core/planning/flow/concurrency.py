@@ -25,11 +25,11 @@ from jobflow.core.planning.observed.view import View
 from jobflow.core.reasons import FlowReason
 from jobflow.core.spec.concurrency import (
     NO_GROUP,
+    Group,
     get_group,
     get_limit,
     get_policy,
     get_slots,
-    get_step_groups,
 )
 from jobflow.core.text import format_count, join_names
 from jobflow.core.timestamps import add
@@ -43,7 +43,7 @@ def with_place(ctx: PlanContext, lifecycle: Lifecycle) -> Lifecycle:
     """Return the lifecycle with the place that the flow gets now, or ended if it may not wait."""
     if not _is_in_line(ctx, lifecycle):
         return lifecycle
-    flow, group = ctx.flow, ctx.view.group
+    flow, group = ctx.flow, _group(ctx.flow, ctx.view)
     # the line is kept: a flow does not overtake one that waits longer
     if group.has_room(get_limit(flow.spec.concurrency)):
         return lifecycle.placed()
@@ -64,9 +64,10 @@ class Replaced(NamedTuple):
 
 def replace_others(ctx: PlanContext) -> Replaced:
     """Return how a flow that replaces others cancels them, once it is stored that it waits."""
-    flow, group, now = ctx.flow, ctx.view.group, ctx.now
+    flow, now = ctx.flow, ctx.now
     if flow.spec.concurrency is None or get_policy(flow) is not ConcurrencyPolicy.REPLACE:
         return Replaced()
+    group = _group(flow, ctx.view)
     stored = flow.status.state.reason == FlowReason.CONCURRENCY
     # while the first of those that wait can start, the flow may find a place behind it
     if not stored or group.moves or not _is_in_line(ctx, ctx.facts.lifecycle):
@@ -90,8 +91,7 @@ def refuses_retry(flow: JobFlow, view: View) -> str:
     flow that has succeeded because there was none could not be retried later."""
     if flow.spec.concurrency is None or get_policy(flow) is not ConcurrencyPolicy.FORBID:
         return ""
-    group = view.group
-    if group.has_room(get_limit(flow.spec.concurrency)):
+    if _group(flow, view).has_room(get_limit(flow.spec.concurrency)):
         return ""
     return f"there is {_taken(flow, view)}, and its policy is Forbid"
 
@@ -101,10 +101,15 @@ def _is_in_line(ctx: PlanContext, lifecycle: Lifecycle) -> bool:
     return bool(lifecycle.waits) and not passed_over and not ctx.terminating
 
 
+def _group(flow: JobFlow, view: View) -> Group:
+    return view.groups.get((False, get_group(flow, flow.spec.concurrency)), NO_GROUP)
+
+
 def _taken(flow: JobFlow, view: View) -> str:
-    names = join_names([member.name for member in (*view.group.holders, *view.group.before)])
-    group = quote(get_group(flow, flow.spec.concurrency))
-    return f"no place in the concurrency group {group} because of {names}"
+    group = _group(flow, view)
+    names = join_names([member.name for member in (*group.holders, *group.before)])
+    name = quote(get_group(flow, flow.spec.concurrency))
+    return f"no place in the concurrency group {name} because of {names}"
 
 
 class StepPlaces:
@@ -112,8 +117,8 @@ class StepPlaces:
     attempt holds its places by the name of its job."""
 
     def __init__(self, ctx: PlanContext, decisions: Sequence[StepDecision]) -> None:
-        self._groups = get_step_groups(ctx.flow)
-        self.seen = ctx.view.step_groups
+        self._flow = ctx.flow
+        self.seen = ctx.view.groups
         self.own = Counter[str]()
         """The places that the flow itself holds, by group."""
         self.waiting: dict[str, StepPlace] = {}
@@ -137,9 +142,9 @@ class StepPlaces:
 
     def of(self, step: Step) -> PlacesOfStep | None:
         """Return the places of a step, or None if it needs none."""
-        if step.concurrency is None or step.name not in self._groups:
+        if step.concurrency is None or not (group := get_group(self._flow, step.concurrency)):
             return None
-        return PlacesOfStep(self, step.name, self._groups[step.name], step.concurrency)
+        return PlacesOfStep(self, step.name, group, step.concurrency)
 
     @property
     def all(self) -> list[StepPlace] | None:
@@ -176,7 +181,7 @@ class PlacesOfStep(NamedTuple):
     def take(self, draft: Draft | Continuation) -> bool:
         """Take the places of a job, if they are free and nobody waits for any before it."""
         slots, limit = get_slots(self.concurrency), get_limit(self.concurrency)
-        places, seen = self.of_flow, self.of_flow.seen.get(self.group, NO_GROUP)
+        places, seen = self.of_flow, self.of_flow.seen.get((True, self.group), NO_GROUP)
         if self.group in places.waiting or not seen.has_room(limit, slots, places.own[self.group]):
             waits = StepPlace(group=self.group, step=self.step, slots=slots, limit=limit)
             places.waiting.setdefault(self.group, waits)

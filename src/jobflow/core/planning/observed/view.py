@@ -11,7 +11,7 @@ from jobflow.api.volcano.command import Command
 from jobflow.api.volcano.job import Job
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.planning.actions import WantKey
-from jobflow.core.spec.concurrency import NO_GROUP, Group
+from jobflow.core.spec.concurrency import Group, GroupName
 from jobflow.core.timestamps import add
 from jobflow.core.violations import Violation
 
@@ -145,10 +145,8 @@ class View:
     """Answers to CreateClaim and MoveClaim, by the claim's name; None: it is the flow's."""
     held: Held | None = None
     """The answer that holds back all creates of the flow but a few, or None."""
-    group: Group = NO_GROUP
-    """The other flows of the flow's concurrency group."""
-    step_groups: Mapping[str, Group] = field(default_factory=dict)
-    """The other flows of the concurrency groups of the flow's steps, by group."""
+    groups: Mapping[GroupName, Group] = field(default_factory=dict)
+    """The other flows of the concurrency groups of the flow and of its steps."""
     cancels: Mapping[str, datetime] = field(default_factory=dict)
     """When CancelFlow was last sent, by the UID of the other flow. Losing it costs one Command."""
     commands: Mapping[str, Command] | None = field(default_factory=dict)

@@ -24,7 +24,7 @@ from jobflow.core.planning.observed.view import ClaimAnswer, PodsRead, View
 from jobflow.core.planning.plan import is_unjudged, judge, plan
 from jobflow.core.planning.virtual_time.replan import Replanner, can_replan
 from jobflow.core.spec.compiled import compile_flow
-from jobflow.core.spec.concurrency import NO_GROUP, Group, GroupName, get_group, get_step_groups
+from jobflow.core.spec.concurrency import NO_GROUP, Group, GroupName, get_limits
 from jobflow.core.spec.step_commands import ApprovalKey, asks
 from jobflow.core.work import is_asked
 
@@ -273,11 +273,7 @@ class VirtualFlow:
             source_children=source_children,
             deleted=frozenset(self._deleted | (self.missing - self._shown.keys())),
             claims=self.claims,
-            group=self.group(self.flow, (False, get_group(self.flow, self.flow.spec.concurrency))),
-            step_groups={
-                group: self.group(self.flow, (True, group))
-                for group in get_step_groups(self.flow).values()
-            },
+            groups={name: self.group(self.flow, name) for name in dict(get_limits(self.flow))},
             cancels=self.cancels,
             aborts=self.aborts,
             parent=None if self.parent is None else self.parent.present,
