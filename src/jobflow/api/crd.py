@@ -8,7 +8,7 @@ volume claims keep unknown fields: `pod_types` has theirs.
 
 import ast
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.abc import InspectLoader
 from itertools import pairwise
@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from jobflow.api.kinds import KINDS
+from jobflow.api.kinds import KINDS, Column
+from jobflow.api.resources import Resource
 
 Schema = dict[str, Any]
 PRESERVED = "x-kubernetes-preserve-unknown-fields"
@@ -28,33 +29,45 @@ INT_OR_STRING = "x-kubernetes-int-or-string"
 def crd(kind: str) -> dict[str, Any]:
     """Return the CustomResourceDefinition of one of JobFlow's kinds. Raises KeyError."""
     row = KINDS[kind]
-    resource = row.resource
+    return definition(row.resource, openapi_schema(kind), [row.short_name], row.columns)
+
+
+def definition(
+    resource: Resource,
+    schema: Schema,
+    short_names: Sequence[str] = (),
+    columns: Iterable[Column] = (),
+    *,
+    has_status: bool = True,
+) -> dict[str, Any]:
+    """Return the CustomResourceDefinition of a resource. `has_status`: whether its status is a
+    subresource."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": row.resource.qualified},
+        "metadata": {"name": resource.qualified},
         "spec": {
             "group": resource.group,
             "names": {
                 "kind": resource.kind,
                 "listKind": f"{resource.kind}List",
                 "plural": resource.plural,
-                "shortNames": [row.short_name],
+                "shortNames": [*short_names],
                 "singular": resource.kind.lower(),
             },
-            "scope": "Namespaced",
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
             "versions": [
                 {
                     "name": resource.version,
                     "served": True,
                     "storage": True,
-                    "subresources": {"status": {}},
+                    **({"subresources": {"status": {}}} if has_status else {}),
                     "additionalPrinterColumns": [
                         {"name": name, "type": kind, "jsonPath": path}
                         | ({"priority": priority} if priority else {})
-                        for name, kind, path, priority in row.columns
+                        for name, kind, path, priority in columns
                     ],
-                    "schema": {"openAPIV3Schema": openapi_schema(kind)},
+                    "schema": {"openAPIV3Schema": schema},
                 }
             ],
         },

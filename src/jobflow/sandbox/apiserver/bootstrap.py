@@ -3,9 +3,9 @@
 from copy import deepcopy
 from typing import Any
 
-from jobflow.api.crd import crd, struct_schema
+from jobflow.api.crd import crd, definition, struct_schema
 from jobflow.api.kinds import KINDS
-from jobflow.api.resources import COMMANDS, JOBS, QUEUES, OwnerReference, Resource
+from jobflow.api.resources import COMMANDS, JOBS, QUEUES, OwnerReference
 from jobflow.sandbox.apiserver.handlers.writes import Writer
 from jobflow.sandbox.apiserver.kinds import Registry
 from jobflow.sandbox.apiserver.requests.targets import Target, WriteOptions
@@ -18,49 +18,29 @@ _REFERENCE = struct_schema(OwnerReference) | {"required": ["apiVersion", "kind",
 """Schema of the `target` of Volcano's Commands."""
 
 
-def _definition(
-    resource: Resource, *short: str, properties: dict[str, Any], **more: Any
-) -> dict[str, Any]:
-    names = {"kind": resource.kind, "plural": resource.plural, "shortNames": list(short)}
-    schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
-    version = {"name": resource.version, "served": True, "storage": True, "schema": schema, **more}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{resource.plural}.{resource.group}"},
-        "spec": {
-            "group": resource.group,
-            "names": names,
-            "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "versions": [version],
-        },
-    }
+def _schema(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
 
 
 # Their objects may hold anything, because Volcano itself checks them.
-_PERMISSIVE = {"spec": _ANYTHING, "status": _ANYTHING}
-_STATUS: dict[str, Any] = {"status": {}}
-VCJOB = _definition(
-    *(JOBS, "vcjob", "vj"),
-    properties=_PERMISSIVE,
-    subresources=_STATUS,
-    additionalPrinterColumns=[
-        {"name": "STATUS", "jsonPath": ".status.state.phase", "type": "string"},
-        {"name": "minAvailable", "jsonPath": ".status.minAvailable", "type": "integer"},
-        {"name": "RUNNINGS", "jsonPath": ".status.running", "type": "integer"},
-        {"name": "AGE", "jsonPath": ".metadata.creationTimestamp", "type": "date"},
-        {"name": "QUEUE", "jsonPath": ".spec.queue", "type": "string", "priority": 1},
-    ],
+_PERMISSIVE = _schema(spec=_ANYTHING, status=_ANYTHING)
+VCJOB = definition(
+    JOBS,
+    _PERMISSIVE,
+    ("vcjob", "vj"),
+    (
+        ("STATUS", "string", ".status.state.phase", 0),
+        ("minAvailable", "integer", ".status.minAvailable", 0),
+        ("RUNNINGS", "integer", ".status.running", 0),
+        ("AGE", "date", ".metadata.creationTimestamp", 0),
+        ("QUEUE", "string", ".spec.queue", 1),
+    ),
 )
-QUEUE = _definition(
-    *(QUEUES, "q", "queue-v1beta1"),
-    properties=_PERMISSIVE,
-    subresources=_STATUS,
-    additionalPrinterColumns=[{"name": "PARENT", "jsonPath": ".spec.parent", "type": "string"}],
-)
+_PARENT = ("PARENT", "string", ".spec.parent", 0)
+QUEUE = definition(QUEUES, _PERMISSIVE, ("q", "queue-v1beta1"), [_PARENT])
 _TEXT = {"type": "string"}
-_FIELDS = {"action": _TEXT, "target": _REFERENCE, "reason": _TEXT, "message": _TEXT}
-COMMAND = _definition(COMMANDS, properties=_FIELDS)
+_FIELDS = _schema(action=_TEXT, target=_REFERENCE, reason=_TEXT, message=_TEXT)
+COMMAND = definition(COMMANDS, _FIELDS, has_status=False)
 DEFAULT_QUEUE = {
     **QUEUES.type_meta,
     **{"metadata": {"name": "default"}, "spec": {"reclaimable": True, "weight": 1}},
@@ -75,9 +55,9 @@ async def preinstall(writer: Writer, registry: Registry) -> None:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await writer.create(Target(builtin.NAMESPACE, name=name), namespace, write)
     # The writer takes over what it gets, and other servers need the same definitions.
-    for definition in map(deepcopy, _DEFINITIONS):
-        builtin.CRD.rules.complete(definition)
-        await writer.create(Target(builtin.CRD), definition, write)
+    for each in map(deepcopy, _DEFINITIONS):
+        builtin.CRD.rules.complete(each)
+        await writer.create(Target(builtin.CRD), each, write)
     queue = registry.of(QUEUES.api_version, QUEUES.kind)
     assert queue is not None
     await writer.create(Target(queue, name="default"), deepcopy(DEFAULT_QUEUE), write)
