@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 from jobflow.sandbox.apiserver.bootstrap import preinstall
 from jobflow.sandbox.apiserver.handlers.admission import Admission
 from jobflow.sandbox.apiserver.handlers.garbage_collector import GarbageCollector
-from jobflow.sandbox.apiserver.handlers.pod_logs import LogHandler, LogSource
+from jobflow.sandbox.apiserver.handlers.pod_logs import LogSource, get_log
 from jobflow.sandbox.apiserver.handlers.reads import ReadHandler
 from jobflow.sandbox.apiserver.handlers.writes import Writer, delete_options
 from jobflow.sandbox.apiserver.kinds import Registry
@@ -54,7 +54,7 @@ class ApiServer:
         self.admission = Admission(self.storage)
         self.reader = ReadHandler(self.storage, bookmark_seconds=bookmark_seconds)
         self.writer = Writer(self.storage, self.admission)
-        self._logs = LogHandler(self.storage, logs)
+        self._logs = logs
         self._collector = GarbageCollector(self.storage, self.registry, self.writer)
         self._collecting: asyncio.Task[None] | None = None
         self._crashes: list[Exception] = []
@@ -149,7 +149,7 @@ class ApiServer:
             return discovery.no_such_page(request)
         if request.method == "GET":
             if target.subresource == "log":
-                return self._logs.get(target, request, receive)
+                return get_log(self.storage, self._logs, target, request, receive)
             if target.name:
                 return self.reader.get(target, request)
             if request.flag("watch"):

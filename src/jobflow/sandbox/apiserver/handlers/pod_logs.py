@@ -38,77 +38,68 @@ class LogSource(Protocol):
         """Return the log of a run, from 0, of a pod's container; None if it has none."""
 
 
-class LogHandler:
-    """Handler of requests for logs. Without a source, every log is empty."""
-
-    def __init__(self, storage: Storage, source: LogSource | None) -> None:
-        self._storage = storage
-        self._source = source
-
-    def get(self, target: Target, request: Request, receive: Receive) -> Response:
-        tail, limit, seconds = (
-            request.number(name) if request.query.get(name) else None
-            for name in ("tailLines", "limitBytes", "sinceSeconds")
-        )
-        since, faults = None, []
-        if text := request.query.get("sinceTime"):
-            with suppress(ValueError):
-                since = datetime.fromisoformat(text)
-            if since is None or since.tzinfo is None or "T" not in text:
-                layout = "2006-01-02T15:04:05Z07:00"
-                why = f'parsing time "{text}" as "{layout}": cannot parse "{text}"'
-                raise failures.bad_request(why)
-        if tail is not None and tail < 0:
-            detail = "must be greater than or equal to 0"
-            faults.append(Violation("tailLines", Reason.INVALID, tail, detail))
-        if limit is not None and limit < 1:
-            faults.append(Violation("limitBytes", Reason.INVALID, limit, "must be greater than 0"))
-        if seconds is not None and since is not None:
-            detail = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-            faults.append(Violation("", Reason.FORBIDDEN, None, detail))
-        elif seconds is not None and seconds < 1:
-            detail = "must be greater than 0"
-            faults.append(Violation("sinceSeconds", Reason.INVALID, seconds, detail))
-        if faults:
-            raise failures.invalid_as("", "PodLogOptions", target.name, faults)
-        if seconds is not None:
-            since = datetime.now(UTC) - timedelta(seconds=min(seconds, 10**9))
-        stored = self._storage.get(target.kind.bucket, target.key)
-        if stored is None:
-            raise failures.not_found(target.kind, target.name)
-        container = _choose_container(stored.obj, request.query.get("container", ""))
-        run, log, follow = 0, None, False
-        # Without a node nothing runs the pod, so its log is empty.
-        if value_at(stored.obj, "spec.nodeName"):
-            run = _choose_run(stored.obj, container, previous=_flag(request, "previous"))
-            follow = _flag(request, "follow")
-            if self._source is not None:
-                log = self._source.log(stored.uid, container, run)
-        if log is None:
-            blocks = self._nothing(target, stored.uid, container, run, follow=follow)
-        else:
-            timestamps = _flag(request, "timestamps")
-            blocks = log.read(tail=tail, since=since, timestamps=timestamps, follow=follow)
-        stream = _follow(self._storage, target, blocks, limit, receive)
-        return Response(media_type="text/plain", stream=stream)
-
-    def _nothing(
-        self, target: Target, uid: str, container: str, run: int, *, follow: bool
-    ) -> Generator[bytes, None, None]:
-        """Yield nothing, with `follow` until the run has ended."""
-        while follow:
-            stored = self._storage.get(target.kind.bucket, target.key)
-            if stored is None or stored.metadata["uid"] != uid:
-                return
-            status = _status_of(stored.obj, container) or {}
-            if "running" not in status.get("state", {}) or status.get("restartCount", 0) != run:
-                return
-            yield b""
+def get_log(
+    storage: Storage, source: LogSource | None, target: Target, request: Request, receive: Receive
+) -> Response:
+    """Return the answer to a request for a log. Without a source, every log is empty."""
+    tail, limit, seconds = (
+        request.number(name) if request.query.get(name) else None
+        for name in ("tailLines", "limitBytes", "sinceSeconds")
+    )
+    since, faults = None, []
+    if text := request.query.get("sinceTime"):
+        with suppress(ValueError):
+            since = datetime.fromisoformat(text)
+        if since is None or since.tzinfo is None or "T" not in text:
+            layout = "2006-01-02T15:04:05Z07:00"
+            why = f'parsing time "{text}" as "{layout}": cannot parse "{text}"'
+            raise failures.bad_request(why)
+    if tail is not None and tail < 0:
+        detail = "must be greater than or equal to 0"
+        faults.append(Violation("tailLines", Reason.INVALID, tail, detail))
+    if limit is not None and limit < 1:
+        faults.append(Violation("limitBytes", Reason.INVALID, limit, "must be greater than 0"))
+    if seconds is not None and since is not None:
+        detail = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        faults.append(Violation("", Reason.FORBIDDEN, None, detail))
+    elif seconds is not None and seconds < 1:
+        detail = "must be greater than 0"
+        faults.append(Violation("sinceSeconds", Reason.INVALID, seconds, detail))
+    if faults:
+        raise failures.invalid_as("", "PodLogOptions", target.name, faults)
+    if seconds is not None:
+        since = datetime.now(UTC) - timedelta(seconds=min(seconds, 10**9))
+    stored = storage.get(target.kind.bucket, target.key)
+    if stored is None:
+        raise failures.not_found(target.kind, target.name)
+    container = _choose_container(stored.obj, request.query.get("container", ""))
+    run, log, follow = 0, None, False
+    # Without a node nothing runs the pod, so its log is empty.
+    if value_at(stored.obj, "spec.nodeName"):
+        run = _choose_run(stored.obj, container, previous=request.flag("previous"))
+        follow = request.flag("follow")
+        log = source.log(stored.uid, container, run) if source is not None else None
+    if log is None:
+        blocks = _nothing(storage, target, stored.uid, container, run, follow=follow)
+    else:
+        timestamps = request.flag("timestamps")
+        blocks = log.read(tail=tail, since=since, timestamps=timestamps, follow=follow)
+    stream = _follow(storage, target, blocks, limit, receive)
+    return Response(media_type="text/plain", stream=stream)
 
 
-def _flag(request: Request, name: str) -> bool:
-    """Return an option as apimachinery converts it: only its absence, false and 0 are false."""
-    return request.query.get(name, "false").lower() not in ("false", "0")
+def _nothing(
+    storage: Storage, target: Target, uid: str, container: str, run: int, *, follow: bool
+) -> Generator[bytes, None, None]:
+    """Yield nothing, with `follow` until the run has ended."""
+    while follow:
+        stored = storage.get(target.kind.bucket, target.key)
+        if stored is None or stored.metadata["uid"] != uid:
+            return
+        status = _status_of(stored.obj, container) or {}
+        if "running" not in status.get("state", {}) or status.get("restartCount", 0) != run:
+            return
+        yield b""
 
 
 def _choose_container(pod: Object, name: str) -> str:

@@ -41,7 +41,8 @@ class Request:
         return self.header(b"content-type").partition(";")[0].strip() or JSON
 
     def flag(self, name: str) -> bool:
-        return self.query.get(name, "").lower() in ("1", "t", "true")
+        """Return an option as apimachinery converts it: only its absence, false and 0 are false."""
+        return self.query.get(name, "false").lower() not in ("false", "0")
 
     def number(self, name: str) -> int:
         """Return a query parameter as an integer, or 0. Raises RequestFailure, 400."""
