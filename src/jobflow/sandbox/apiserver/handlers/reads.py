@@ -6,7 +6,7 @@ import base64
 import binascii
 import random
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -80,69 +80,61 @@ class ReadHandler:
 
     def watch(self, target: Target, request: Request, receive: Receive) -> Response:
         check_options(request, watching=True)
-        render, wanted = Renderer(target.kind, request), Selector(target, request)
+        kind, storage = target.kind, self._storage
+        render, wanted = Renderer(kind, request), Selector(target, request)
         since = version(request, watching=True)
         send_initial = request.flag("sendInitialEvents")
         # Without a version a watch begins with all objects, as if they were added now.
         begin = send_initial or (not since and "sendInitialEvents" not in request.query)
-        stored = self._storage.bucket(target.kind.bucket).select(target.namespace) if begin else []
-        start = self._storage.revision if begin or not since else since
+        stored = storage.bucket(kind.bucket).select(target.namespace) if begin else []
+        start = storage.revision if begin or not since else since
         try:
-            watch = self._storage.watch(target.kind.bucket, start)
+            watch = storage.watch(kind.bucket, start)
         except Expired as error:
             return render.response(_frame("ERROR", encode(failures.expired(str(error)).status)))
         initial = filter(wanted, stored)
-        frames = self._frames(target.kind, request, receive, watch, wanted, render, initial)
-        return Response(stream=frames, media_type=render.media_type)
 
-    async def _frames(
-        self,
-        kind: Kind,
-        request: Request,
-        receive: Receive,
-        watch: PendingChanges,
-        wanted: Selector,
-        render: Renderer,
-        initial: Iterable[Stored],
-    ) -> AsyncGenerator[bytes]:
-        """Yield the frames of a watch until it times out, the client leaves or the server stops:
-        the `initial` objects as ADDED, then changes."""
-        loop, storage = asyncio.get_running_loop(), self._storage
-        has_bookmarks = request.flag("allowWatchBookmarks")
-        due = loop.time() + self._bookmark_seconds if has_bookmarks else None
-        # At random as in kube-apiserver, so that clients do not come back all at once.
-        seconds = request.number("timeoutSeconds") or random.uniform(1800, 3600)
-        timer = loop.call_later(seconds, watch.close)
-        try:
-            async with closing_with_client(storage, kind.bucket, watch, receive):
-                frames = [_frame("ADDED", render.event(stored)) for stored in initial]
-                if has_bookmarks and request.flag("sendInitialEvents"):
-                    frames.append(
-                        _bookmark(kind, storage.revision, {"k8s.io/initial-events-end": "true"})
-                    )
-                yield b"".join(frames)
-                while not watch.closed or watch.pending:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout_at(due):
-                            await watch.wake.wait()
-                    watch.wake.clear()
-                    frames = []
-                    while watch.pending:
-                        change = watch.pending.popleft()
-                        # An object may enter or leave the selection of this watcher.
-                        was = change.old is not None and wanted(change.old)
-                        is_selected = change.type != "DELETED" and wanted(change.new)
-                        if was or is_selected:
-                            what = "DELETED" if not is_selected else "MODIFIED" if was else "ADDED"
-                            frames.append(_frame(what, render.event(change.new)))
-                    # A bookmark moves the version of a client whose objects do not change.
-                    if due is not None and loop.time() >= due:
-                        due = loop.time() + self._bookmark_seconds
-                        frames.append(_bookmark(kind, storage.revision))
-                    if frames:
-                        yield b"".join(frames)
-        finally:
-            timer.cancel()
+        async def frames() -> AsyncGenerator[bytes]:
+            """Yield the frames of the watch until it times out, the client leaves or the server
+            stops: the `initial` objects as ADDED, then changes."""
+            loop = asyncio.get_running_loop()
+            has_bookmarks = request.flag("allowWatchBookmarks")
+            due = loop.time() + self._bookmark_seconds if has_bookmarks else None
+            # At random as in kube-apiserver, so that clients do not come back all at once.
+            seconds = request.number("timeoutSeconds") or random.uniform(1800, 3600)
+            timer = loop.call_later(seconds, watch.close)
+            try:
+                async with closing_with_client(storage, kind.bucket, watch, receive):
+                    ready = [_frame("ADDED", render.event(each)) for each in initial]
+                    if has_bookmarks and send_initial:
+                        end = {"k8s.io/initial-events-end": "true"}
+                        ready.append(_bookmark(kind, storage.revision, end))
+                    yield b"".join(ready)
+                    while not watch.closed or watch.pending:
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout_at(due):
+                                await watch.wake.wait()
+                        watch.wake.clear()
+                        ready = []
+                        while watch.pending:
+                            change = watch.pending.popleft()
+                            # An object may enter or leave the selection of this watcher.
+                            was = change.old is not None and wanted(change.old)
+                            is_selected = change.type != "DELETED" and wanted(change.new)
+                            if was or is_selected:
+                                kept = "MODIFIED" if was else "ADDED"
+                                what = kept if is_selected else "DELETED"
+                                ready.append(_frame(what, render.event(change.new)))
+                        # A bookmark moves the version of a client whose objects do not change.
+                        if due is not None and loop.time() >= due:
+                            due = loop.time() + self._bookmark_seconds
+                            ready.append(_bookmark(kind, storage.revision))
+                        if ready:
+                            yield b"".join(ready)
+            finally:
+                timer.cancel()
+
+        return Response(stream=frames(), media_type=render.media_type)
 
     def _check_reached(self, asked: int) -> None:
         if asked > self._storage.revision:
