@@ -71,14 +71,13 @@ class _Exchange:
     """A request and its answer: an ASGI server to the application, an `Answer` to the client."""
 
     def __init__(self, scope: Scope, body: bytes, limits: Limits) -> None:
-        loop = asyncio.get_running_loop()
         self.status = 0
         self.headers: CIMultiDict[str] = CIMultiDict()
         self._scope = {**scope, "extensions": {"jobflow.abort": {"abort": self.close}}}
         self._body: bytes | None = body
         self._silence = limits.silence
-        self._deadline = None if limits.total is None else loop.time() + limits.total
-        self._started: asyncio.Future[None] = loop.create_future()
+        now = asyncio.get_running_loop().time()
+        self._deadline = None if limits.total is None else now + limits.total
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue(_CHUNKS)
         self._closed = asyncio.Event()
         self._complete = False
@@ -87,7 +86,6 @@ class _Exchange:
         try:
             await app(self._scope, self._receive, self._send)
         finally:
-            self._end_wait()
             # The application has ended without an end of the body, as a broken connection would.
             if not self._complete:
                 await self._put(None)
@@ -105,8 +103,8 @@ class _Exchange:
             self.status = message["status"]
             for name, value in message["headers"]:
                 self.headers.add(name.decode("latin-1"), value.decode("latin-1"))
-            if not self._started.done():
-                self._started.set_result(None)
+            # An empty chunk, for which `start` waits.
+            await self._put(b"")
             return
         if message["body"]:
             await self._put(message["body"])
@@ -121,7 +119,8 @@ class _Exchange:
     async def start(self) -> None:
         """Wait for status and headers. Raises TimeoutError, NetworkError."""
         async with asyncio.timeout_at(self._deadline):
-            await self._started
+            if await self._chunks.get() is None:
+                raise NetworkError("Server disconnected")
 
     async def read(self) -> bytes:
         return b"".join([chunk async for chunk in self.iter_any()])
@@ -143,13 +142,7 @@ class _Exchange:
     def close(self) -> None:
         """Disconnect. The application may send on; nobody reads it."""
         self._closed.set()
-        self._end_wait()
         while not self._chunks.empty():
             self._chunks.get_nowait()
         # A reader that waits for the next chunk must wake up.
         self._chunks.put_nowait(None)
-
-    def _end_wait(self) -> None:
-        if not self._started.done():
-            self._started.set_exception(NetworkError("Server disconnected"))
-            self._started.exception()  # nobody may be waiting
