@@ -87,10 +87,9 @@ class ContainerProcess:
                 if report.pid:
                     pid = report.pid
                     started()
-                elif report.error:
-                    return ContainerExit(report.code, START_ERROR, report.error)
                 else:
-                    return ContainerExit(report.code, unlogged=report.unlogged)
+                    reason = START_ERROR if report.error else ""
+                    return ContainerExit(report.code, reason, report.error, report.unlogged)
             if pid:  # the supervisor was killed, so nobody else ends the command
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(pid, signal.SIGKILL)
@@ -203,7 +202,7 @@ class PodLife:
         try:
             try:
                 # Without its volumes no container starts.
-                await self._once_found(self._context.mount, self._report_unmounted)
+                await self._once_found(self._context.mount)
                 for container in self._init:
                     await self._run(container)
                     # A failed init container fails the pod: no later container starts.
@@ -234,9 +233,9 @@ class PodLife:
         await self._reported.wait()
 
     async def _once_found(
-        self, prepare: Callable[[Sources], T], report: Callable[[str], None]
+        self, prepare: Callable[[Sources], T], container: _Container | None = None
     ) -> T | None:
-        """Prepare the pod or a container once its Secrets and ConfigMaps exist, and `report` what
+        """Prepare the pod, or a container, once its Secrets and ConfigMaps exist, and report what
         is missing until then; None if the pod ends first. Raises OSError."""
         while not self._stop.is_set():
             sources = {each: await self._context.read(each) for each in self._spec.sources}
@@ -245,19 +244,15 @@ class PodLife:
                 self._missing = ""
                 return prepared
             except MissingSource as missing:
-                self._missing = str(missing)
-                report(self._missing)
+                self._missing = why = str(missing)
+                self._warning = (MOUNT_FAILED, why)
+                if container is not None:
+                    container.state = replace(container.state, reason=CONFIG_ERROR, message=why)
+                    self._warning = (FAILED, f"Error: {why}")
                 self._changed.set()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), SOURCE_SECONDS)
         return None
-
-    def _report_unmounted(self, missing: str) -> None:
-        self._warning = (MOUNT_FAILED, missing)
-
-    def _report_unconfigured(self, container: _Container, missing: str) -> None:
-        container.state = replace(container.state, reason=CONFIG_ERROR, message=missing)
-        self._warning = (FAILED, f"Error: {missing}")
 
     def _end(self, grace: float) -> None:
         self._stop.set()
@@ -317,7 +312,7 @@ class PodLife:
         message_file = context.scratch()
         try:
             prepare = partial(context.invocation, container, str(message_file))
-            start = await self._once_found(prepare, partial(self._report_unconfigured, own))
+            start = await self._once_found(prepare, own)
             if start is None:
                 return None
             argv, env, folder = start

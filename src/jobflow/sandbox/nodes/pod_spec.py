@@ -166,14 +166,12 @@ def faults(job: Vcjob) -> Iterator[str]:
             if container.restart_policy is not None:
                 why = "the process runner does not support sidecars; use a normal container"
                 yield f"{where}.restartPolicy: {why}"
-            yield from _container_faults(container, spec, where)
+            yield from _container_faults(container, where)
         for index, container in enumerate(spec.containers or ()):
-            yield from _container_faults(container, spec, f"{path}.containers[{index}]")
+            yield from _container_faults(container, f"{path}.containers[{index}]")
 
 
-def _container_faults(
-    container: RunnableContainer, spec: RunnablePodSpec, path: str
-) -> Iterator[str]:
+def _container_faults(container: RunnableContainer, path: str) -> Iterator[str]:
     if not container.command:
         why = "the image's entrypoint cannot run, because images are not used here"
         hint = "write the command out, or use --runner simulate"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -35,14 +36,6 @@ class _VirtualPod:
     """How often the vcjob had been restarted when the pod was created."""
     began: datetime | None = None
     change: PhaseChange | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DueChange:
-    at: datetime
-    pod: str
-    uid: str
-    change: PhaseChange
 
 
 class VirtualJob:
@@ -116,8 +109,9 @@ class VirtualJob:
         self._queue.offer(policies.SYNC)
         return True
 
-    def start_pods(self, now: datetime) -> Iterator[DueChange]:
-        """Start the pods that have room, those of the gang first; yield their phase changes."""
+    def start_pods(self, now: datetime) -> Iterator[tuple[datetime, Callable[[datetime], None]]]:
+        """Start the pods that have room, those of the gang first; yield the time of each of their
+        phase changes, and a function that makes it at a time."""
         tasks = self.spec.tasks or []
         waiting = [pod for pod in self._pods.values() if pod.began is None]
         waiting.sort(key=lambda pod: pod.index >= (tasks[pod.task].min_available or 0))
@@ -131,8 +125,7 @@ class VirtualJob:
                     mates = (mate for mate in self._pods.values() if mate.restart == pod.restart)
                     start = min(mate.began for mate in mates if mate.began is not None)
                 for change in self.script.marks(pod.facts.task):
-                    at = add(start, change.at)
-                    yield DueChange(at, pod.facts.name, pod.facts.uid, change)
+                    yield add(start, change.at), partial(self._change_pod, pod, change)
 
     def run(self, now: datetime) -> None:
         while (request := self._queue.take(self.spec, self.status, self._facts(), now)) is not None:
@@ -172,11 +165,11 @@ class VirtualJob:
         self._pods.clear()
         self.end = self.end or now
 
-    def change_pod(self, due: DueChange, now: datetime) -> None:
-        pod = self._pods.get(due.pod)
-        if pod is None or pod.facts.uid != due.uid:
+    def _change_pod(self, pod: _VirtualPod, change: PhaseChange, now: datetime) -> None:
+        before = pod.facts
+        # A deleted pod may have a successor of its name.
+        if self._pods.get(before.name) is not pod:
             return
-        before, change = pod.facts, due.change
         if change.phase in ENDED_POD_PHASES:
             self._free(pod)
         pod.change = change

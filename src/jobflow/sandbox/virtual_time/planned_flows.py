@@ -27,7 +27,7 @@ from jobflow.core.timelines.spans import runs_of
 from jobflow.core.timelines.timeline import Timeline, timeline
 from jobflow.sandbox.nodes.simulate import annotations_of
 from jobflow.sandbox.virtual_time.capacity import Room
-from jobflow.sandbox.virtual_time.job import DueChange, VirtualJob
+from jobflow.sandbox.virtual_time.job import VirtualJob
 from jobflow.store.groups import Groups
 
 Annotate = Callable[[str, Mapping[str, str]], Mapping[str, str]]
@@ -72,8 +72,8 @@ class SandboxJobs:
                 if job.admit(time.now):
                     self._wake(job)
             else:
-                for due in job.start_pods(time.now):
-                    time.at(due.at, partial(self._move, job, due, time))
+                for at, change in job.start_pods(time.now):
+                    time.at(at, partial(self._move, job, change, time))
                 if not job.waits_for_room:
                     del self.without_room[job]
             if self._changed:
@@ -92,8 +92,8 @@ class SandboxJobs:
             job.flow.update_job(job)
         return True
 
-    def _move(self, job: VirtualJob, due: DueChange, time: VirtualTime) -> None:
-        job.change_pod(due, time.now)
+    def _move(self, job: VirtualJob, change: Callable[[datetime], None], time: VirtualTime) -> None:
+        change(time.now)
         self._wake(job)
 
     def _wake(self, job: VirtualJob) -> None:
