@@ -102,21 +102,20 @@ FORCED = {"annotations": {"flow.volcano.sh/force-delete": "true"}}
 
 
 @pytest.mark.parametrize(
-    ("status", "metadata", "terminating", "refused"),
+    ("status", "metadata", "refused"),
     [
-        ({}, {}, False, False),
-        (ACTIVE, {}, False, True),
-        (ACTIVE, {}, True, False),
-        (ACTIVE, FORCED, False, False),
-        (ACTIVE, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, False, False),
+        ({}, {}, False),
+        (ACTIVE, {}, True),
+        (ACTIVE, FORCED, False),
+        (ACTIVE, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, False),
     ],
 )
 def test_a_cron_with_active_flows_is_not_deleted_by_accident(
-    status: Any, metadata: Any, terminating: bool, refused: bool
+    status: Any, metadata: Any, refused: bool
 ) -> None:
     manifest = {"metadata": {"name": "c", **metadata}, "status": status}
     subject = msgspec.convert(manifest, CronJobFlow)
-    verdict = validate_cron_delete(subject, namespace_terminating=terminating)
+    verdict = validate_cron_delete(subject)
     assert bool(verdict.violations) == refused
     if refused:
         assert verdict.violations[0].detail == (

@@ -231,7 +231,7 @@ def test_no_rule_of_flows_raises(first: Any, second: Any, known: Known):
         return
     verdicts = [
         validate_flow(flow, known),
-        validate_flow_delete(flow, namespace_terminating=False),
+        validate_flow_delete(flow),
         validate_flow_update(flow, flow if other is None else other),
     ]
     assert all(len(str(violation)) for verdict in verdicts for violation in verdict.violations)
@@ -246,7 +246,7 @@ def test_no_rule_of_templates_raises(drawn: Any, flow: Any, known: Known):
     need = need_of(decoded(flow, JobFlow), template.metadata.name)
     verdicts = [
         validate_template(template, known),
-        validate_template_delete(template, [need] if need else [], namespace_terminating=False),
+        validate_template_delete(template, [need] if need else []),
     ]
     assert all(len(str(violation)) for verdict in verdicts for violation in verdict.violations)
 

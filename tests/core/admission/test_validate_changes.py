@@ -30,9 +30,9 @@ def in_phase(flow: JobFlow, phase: str, **steps: str) -> JobFlow:
     return msgspec.structs.replace(flow, status=status)
 
 
-def deleting(template: JobTemplate, *flows: JobFlow, terminating: bool = False) -> Verdict:
+def deleting(template: JobTemplate, *flows: JobFlow) -> Verdict:
     needs = [need for flow in flows if (need := need_of(flow, "train")) is not None]
-    return validate_template_delete(template, needs, namespace_terminating=terminating)
+    return validate_template_delete(template, needs)
 
 
 def with_metadata(obj: Any, **fields: Any) -> Any:
@@ -153,7 +153,7 @@ def test_a_changed_suspend_of_a_finished_flow_names_no_command():
 )
 def test_a_refused_delete_names_the_commands(phase, name):
     flow = in_phase(flow_of("a"), phase)
-    assert reported(validate_flow_delete(flow, namespace_terminating=False)) == [
+    assert reported(validate_flow_delete(flow)) == [
         f"status.state.phase: Forbidden: flow f is {name}: cancel it (`jobflow cancel f -n "
         "team`) or, to delete it and its jobs anyway, `kubectl annotate jf f "
         "flow.volcano.sh/force-delete=true -n team` and delete it again"
@@ -164,7 +164,7 @@ def test_a_refused_delete_of_a_cancelled_flow_advises_to_wait():
     flow = with_metadata(flow_of("a"), namespace="default")
     state = FlowState(phase="Running", reason="Cancelled")
     flow = msgspec.structs.replace(flow, status=JobFlowStatus(state=state))
-    (text,) = reported(validate_flow_delete(flow, namespace_terminating=False))
+    (text,) = reported(validate_flow_delete(flow))
     assert (
         "flow f is Running: it was cancelled, so wait until its jobs have finished or, to"
     ) in text
@@ -172,7 +172,7 @@ def test_a_refused_delete_of_a_cancelled_flow_advises_to_wait():
 
 def test_commands_omit_the_default_namespace():
     flow = with_metadata(flow_of("a"), namespace="default")
-    (text,) = reported(validate_flow_delete(flow, namespace_terminating=False))
+    (text,) = reported(validate_flow_delete(flow))
     assert "`jobflow cancel f`" in text
     assert "`kubectl annotate jf f flow.volcano.sh/force-delete=true`" in text
 
@@ -180,13 +180,13 @@ def test_commands_omit_the_default_namespace():
 @pytest.mark.parametrize("fields", [FORCED, BEING_DELETED])
 def test_a_running_flow_may_be_deleted_by_force_or_again(fields):
     flow = with_metadata(in_phase(flow_of("a"), "Running"), **fields)
-    assert validate_flow_delete(flow, namespace_terminating=False) == Verdict()
+    assert validate_flow_delete(flow) == Verdict()
 
 
 @pytest.mark.parametrize("value", ["false", "True", ""])
 def test_only_true_forces_a_delete(value):
     flow = with_metadata(flow_of("a"), annotations={FORCE_DELETE: value})
-    assert validate_flow_delete(flow, namespace_terminating=False).violations
+    assert validate_flow_delete(flow).violations
 
 
 TRAIN = with_metadata(template_of("train"), namespace="team")
@@ -254,13 +254,10 @@ def test_the_first_step_that_needs_a_template_is_found(flow, step):
 
 
 @pytest.mark.parametrize(
-    ("template", "terminating"),
-    [(with_metadata(TRAIN, **FORCED), False), (with_metadata(TRAIN, **BEING_DELETED), False),
-     (TRAIN, True)],
-)  # fmt: skip
-def test_a_needed_template_may_be_deleted_by_force_or_with_its_namespace(template, terminating):
-    verdict = deleting(template, TWICE, terminating=terminating)
-    assert verdict == Verdict()
+    "template", [with_metadata(TRAIN, **FORCED), with_metadata(TRAIN, **BEING_DELETED)]
+)
+def test_a_needed_template_may_be_deleted_by_force(template):
+    assert deleting(template, TWICE) == Verdict()
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,11 @@ async def test_changes_and_deletions(operation: str, new: Any, old: Any, allowed
     assert (await respond(review(operation, new, old))).allowed == allowed
 
 
+async def test_a_cron_with_active_flows_is_deleted_with_its_namespace() -> None:
+    cluster = FakeCluster(terminating=True)
+    assert (await respond(review("DELETE", None, ACTIVE), cluster)).allowed
+
+
 async def test_the_user_needs_the_right_to_create_vcjobs() -> None:
     """The controller creates the flows, and so the vcjobs, with its own account."""
     lacking = FakeRights("may not create vcjobs")

@@ -245,7 +245,7 @@ async def skip_flow(client: Client, found: FoundCron, tries: int = 5) -> str:
 async def delete_cron(client: Client, found: FoundCron) -> str:
     meta = found.cron.metadata
     # as the webhook does, which may be off
-    for violation in cron_is_idle(found.cron, namespace_terminating=False):
+    for violation in cron_is_idle(found.cron):
         raise CommandError(FAILED, violation.detail)
     await client.delete(CRONJOBFLOWS, meta.namespace, meta.name, uid=meta.uid)
     return f'cronjobflow.{FLOW_GROUP} "{meta.name}" deleted'

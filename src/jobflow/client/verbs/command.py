@@ -292,7 +292,7 @@ def refuse_delete(flow: JobFlow) -> str:
     from jobflow.core.admission.changes import flow_has_ended  # imports schemas: retry needs none
 
     # the webhook asks the same
-    if not any(flow_has_ended(flow, namespace_terminating=False)):
+    if not any(flow_has_ended(flow)):
         return ""
     meta = flow.metadata
     cancel = format_command("jobflow delete --cancel", meta)

@@ -80,9 +80,9 @@ def _changes_of_steps(
     yield path, " and ".join(changes) or "the order of the steps was changed"
 
 
-def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Violation]:
+def flow_has_ended(flow: JobFlow) -> Iterator[Violation]:
     # a flow that has not ended is not deleted by accident
-    if flow.final or namespace_terminating or _may_be_deleted(flow.metadata):
+    if flow.final or _may_be_deleted(flow.metadata):
         return
     phase = flow.status.state.phase or FlowPhase.PENDING
     remedy = f"cancel it ({_cancel(flow.metadata)})"
@@ -98,10 +98,8 @@ def flow_has_ended(flow: JobFlow, *, namespace_terminating: bool) -> Iterator[Vi
     yield Violation("status.state.phase", Reason.FORBIDDEN, phase, detail)
 
 
-def flow_is_not_reused(
-    flow: JobFlow, reused_by: Sequence[str], *, namespace_terminating: bool
-) -> Iterator[Violation]:
-    if not namespace_terminating and (why := still_reused(flow.metadata, reused_by)):
+def flow_is_not_reused(flow: JobFlow, reused_by: Sequence[str]) -> Iterator[Violation]:
+    if why := still_reused(flow.metadata, reused_by):
         detail = f"{why} or, to delete it anyway, {_force('jf', flow.metadata)} and delete it again"
         yield Violation("metadata.name", Reason.FORBIDDEN, flow.metadata.name, detail)
 
@@ -125,11 +123,11 @@ def command_changes_reused(flow: JobFlow, reused_by: Sequence[str]) -> str:
     return f"{why} or, to change it anyway, {_force('jf', flow.metadata)} and try again"
 
 
-def cron_is_idle(cron: CronJobFlow, *, namespace_terminating: bool) -> Iterator[Violation]:
+def cron_is_idle(cron: CronJobFlow) -> Iterator[Violation]:
     # a CronJobFlow with flows that have not ended is not deleted by accident: its flows would be
     # deleted with it
     active = cron.status.active or ()
-    if not active or namespace_terminating or _may_be_deleted(cron.metadata):
+    if not active or _may_be_deleted(cron.metadata):
         return
     name = cron.metadata.name
     count = max(cron.status.active_count or 0, len(active))
@@ -143,14 +141,10 @@ def cron_is_idle(cron: CronJobFlow, *, namespace_terminating: bool) -> Iterator[
     yield Violation("status.active", Reason.FORBIDDEN, None, detail)
 
 
-def template_is_not_needed(
-    template: JobTemplate, needed_by: Sequence[Need], *, namespace_terminating: bool
-) -> Iterator[Violation]:
+def template_is_not_needed(template: JobTemplate, needed_by: Sequence[Need]) -> Iterator[Violation]:
     # no flow that still runs may create a job from it, not even for another attempt
-    if namespace_terminating or _may_be_deleted(template.metadata):
-        return
-    name = template.metadata.name
-    if needed_by:
+    if needed_by and not _may_be_deleted(template.metadata):
+        name = template.metadata.name
         users = join_names(f"flow {need.flow} (step {need.step})" for need in needed_by)
         detail = (
             f"template {name} is still needed by {users}: wait until they have finished or, "

@@ -149,17 +149,11 @@ def validate_flow_update(old: JobFlow, new: JobFlow) -> Verdict:
     return _verdict(changes.spec_stays(old, new))
 
 
-def validate_flow_delete(
-    flow: JobFlow, reused_by: Sequence[str] = (), *, namespace_terminating: bool
-) -> Verdict:
+def validate_flow_delete(flow: JobFlow, reused_by: Sequence[str] = ()) -> Verdict:
     """Validate the deletion of a flow: refused while it runs, or while flows that have not ended
     name it in `spec.reuse`, unless the user forces it."""
-    is_going = namespace_terminating
     return _verdict(
-        chain(
-            changes.flow_has_ended(flow, namespace_terminating=is_going),
-            changes.flow_is_not_reused(flow, reused_by, namespace_terminating=is_going),
-        )
+        chain(changes.flow_has_ended(flow), changes.flow_is_not_reused(flow, reused_by))
     )
 
 
@@ -198,9 +192,9 @@ def verdict_of_cron(cron: CronJobFlow, of_flow: Verdict) -> Verdict:
     )
 
 
-def validate_cron_delete(cron: CronJobFlow, *, namespace_terminating: bool) -> Verdict:
+def validate_cron_delete(cron: CronJobFlow) -> Verdict:
     """Validate the deletion of a CronJobFlow: refused while one of its flows runs."""
-    return _verdict(changes.cron_is_idle(cron, namespace_terminating=namespace_terminating))
+    return _verdict(changes.cron_is_idle(cron))
 
 
 def validate_template(template: JobTemplate, known: Known) -> Verdict:
@@ -220,15 +214,9 @@ def validate_template(template: JobTemplate, known: Known) -> Verdict:
     )
 
 
-def validate_template_delete(
-    template: JobTemplate, needed_by: Sequence[changes.Need], *, namespace_terminating: bool
-) -> Verdict:
+def validate_template_delete(template: JobTemplate, needed_by: Sequence[changes.Need]) -> Verdict:
     """Validate the deletion of a template: refused while a flow needs it (`need_of`)."""
-    return _verdict(
-        changes.template_is_not_needed(
-            template, needed_by, namespace_terminating=namespace_terminating
-        )
-    )
+    return _verdict(changes.template_is_not_needed(template, needed_by))
 
 
 def _verdict(violations: Iterator[Violation]) -> Verdict:

@@ -1,7 +1,7 @@
 """Judges: the core's rules that apply to a request, by kind and operation."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -179,11 +179,11 @@ class Judge(ABC, Generic[T]):
         if reason := await self._rights.lacking(user, right):
             raise Forbidden(reason)
 
-    async def _judge_delete(self, old: T, validate: Callable[..., Verdict]) -> Verdict:
-        verdict = validate(old, namespace_terminating=False)
+    async def _unless_terminating(self, old: T, verdict: Verdict) -> Verdict:
+        """Return the verdict on a deletion, which PASSes with that of the namespace."""
         namespace = old.metadata.namespace
         if verdict.violations and await self._cluster.namespace_terminating(namespace):
-            return validate(old, namespace_terminating=True)
+            return PASS
         return verdict
 
 
@@ -295,7 +295,7 @@ class FlowJudge(Judge[JobFlow]):
         if parent is not None and (reused_by or not old.final):
             if await self._cluster.flow_is_gone(namespace, parent.name, parent.uid):
                 return PASS  # the garbage collector deletes what its parent has left
-        return await self._judge_delete(old, partial(validate_flow_delete, reused_by=reused_by))
+        return await self._unless_terminating(old, validate_flow_delete(old, reused_by))
 
 
 class TemplateJudge(Judge[JobTemplate]):
@@ -341,7 +341,7 @@ class TemplateJudge(Judge[JobTemplate]):
             raise NotReady("which flows use it is still being read")
         _require_current(self._cluster)
         needed_by = await self._cluster.needed_by(namespace, old.metadata.name)
-        return await self._judge_delete(old, partial(validate_template_delete, needed_by=needed_by))
+        return await self._unless_terminating(old, validate_template_delete(old, needed_by))
 
 
 def known(cluster: Cluster, namespace: str) -> Known:
@@ -388,7 +388,7 @@ class CronJudge(Judge[CronJobFlow]):
         return verdict_of_cron(new, await self._try_pods(facts, of_flow))
 
     async def delete(self, old: CronJobFlow) -> Verdict:
-        return await self._judge_delete(old, validate_cron_delete)
+        return await self._unless_terminating(old, validate_cron_delete(old))
 
 
 JUDGES: tuple[type[Judge[Any]], ...] = (FlowJudge, TemplateJudge, CronJudge)
