@@ -111,14 +111,10 @@ class ProbeEntry(NamedTuple):
     asked: Asked
 
 
-MOST_STEPS = 10_000
-"""Steps whose dependencies are known: as bits, they take 1.2 KiB a step. A flow of more steps is
-refused, because its status would be too large."""
-
-
 class UpstreamSteps:
     """The steps of a flow, and which of them a step depends on. A position is that in `flows`
-    followed by `finally`."""
+    followed by `finally`. The steps of each position are bits, 1.2 KiB a step of the largest flow
+    that is not refused for its size (`rules/size_limits.py`)."""
 
     def __init__(self, graph: Graph, finally_graph: Graph, steps: Sequence[Step]) -> None:
         """`graph`: of spec.flows; `steps`: those of `finally` last."""
@@ -135,30 +131,26 @@ class UpstreamSteps:
 
     def depends_on(self, step: int, target: int) -> bool:
         """Return whether a step depends on another one of its list."""
-        first = len(self._graph)
-        # such a flow is refused for its size, so what it may read does not matter
-        if len(self._steps) > MOST_STEPS:
-            return True
-        is_target = step < first and target in self._graph.targets[step]
+        is_target = step < len(self._graph) and target in self._graph.targets[step]
         return is_target or bool(self._upstream[step] >> target & 1)
 
     def may_still_run(self, step: int, name: str) -> bool:
         """Return whether an upstream step may not have ended when a step starts."""
         target, first = self.find(name), len(self._graph)
-        if target is None or len(self._steps) > MOST_STEPS or target < first <= step:
+        if target is None or target < first <= step:
             return False
         return not self._ended[step] >> target & 1
 
     def matches(self, step: int, target: int) -> bool:
         """Return whether item i of a step depends on item i of another one, at any distance."""
-        return len(self._steps) > MOST_STEPS or bool(self._matched[step] >> target & 1)
+        return bool(self._matched[step] >> target & 1)
 
     def item_may_still_run(self, step: int, target: int) -> bool:
         """Return whether the same item of a matched step may not have ended when an item starts."""
-        return len(self._steps) <= MOST_STEPS and not self._ended_items[step] >> target & 1
+        return not self._ended_items[step] >> target & 1
 
     def is_settled(self, step: int, target: int) -> bool:
-        """Return whether a target has ended when a step decides."""
+        """Return whether a target of its list has ended when a step decides."""
         return bool(self._settled[step] >> target & 1)
 
     @lazy_property
@@ -168,68 +160,70 @@ class UpstreamSteps:
 
     @lazy_property
     def _ended(self) -> list[int]:
-        found = ((at, ended_bits(graph, self._steps[at:])) for at, graph in self._graphs)
-        return [bits << first for first, ended in found for bits in ended]
+        """The steps that have ended for certain when each step starts: not those that it only waits
+        for until they run, one of which is enough, or whose items are matched."""
+
+        def of_target(step: int, target: int, ended: list[int]) -> int:
+            if self._matches_items_of(step, target):
+                return ended[target] if self._awaits_all(step) else 0
+            return ended[target] | 1 << target if self._awaits_end_of(step, target) else 0
+
+        return self._bits(of_target)
 
     @lazy_property
     def _matched(self) -> list[int]:
-        """The steps that each step matches, directly or through others, as bits by position."""
-        return self._item_bits(lambda step, target: True)
+        """The steps that each step matches, directly or through others."""
+        return self._bits(
+            lambda step, target, found: (
+                found[target] | 1 << target if self._matches_items_of(step, target) else 0
+            )
+        )
 
     @lazy_property
     def _ended_items(self) -> list[int]:
         """The matched steps whose item has ended when the same item of each step starts."""
-        return self._item_bits(
-            lambda step, target: (
-                get_condition_for(step, target) is not Condition.RUNNING
-                and (get_strategy(step) is Strategy.ALL or len(step.targets) == 1)
-            )
-        )
 
-    def _item_bits(self, counts: Callable[[Step, Step], bool]) -> list[int]:
-        found = [0] * len(self._steps)
-        for at, graph in self._graphs:
-            for position in (at + each for each in graph.order):
-                step = self._steps[position]
-                is_matched = step.matches_items and get_probe(step) is None
-                for target in graph.targets[position - at] if is_matched else ():
-                    other = self._steps[at + target]
-                    if other.for_each is not None and counts(step, other):
-                        found[position] |= found[at + target] | 1 << (at + target)
-        return found
+        def of_target(step: int, target: int, ended: list[int]) -> int:
+            is_over = self._matches_items_of(step, target) and self._awaits_end_of(step, target)
+            return ended[target] | 1 << target if is_over else 0
+
+        return self._bits(of_target)
 
     @lazy_property
     def _settled(self) -> list[int]:
-        """The steps that have ended when each step decides, as bits by position."""
-        first, found = len(self._graph), [0] * len(self._steps)
-        for at, graph in self._graphs:
+        """The steps that have ended when each step decides."""
+        return self._bits(
+            lambda step, target, settled: (
+                settled[target]
+                if self._matches_items_of(step, target)
+                else self._upstream[target] | 1 << target
+            )
+        )
+
+    def _bits(self, of_target: Callable[[int, int, list[int]], int]) -> list[int]:
+        """Return, for each step, the steps that its targets add to it. `of_target` is given a step,
+        one of its targets, and what the steps before have."""
+        found = [0] * len(self._steps)
+        for first, graph in self._graphs:
             for position in graph.order:
-                matches = self._steps[at + position].matches_items
-                # steps of finally decide when all of flows have ended
-                bits = (1 << first) - 1 if at else 0
                 for target in graph.targets[position]:
-                    is_matched = matches and self._steps[at + target].for_each is not None
-                    before = found[at + target] if is_matched else 1 << (at + target)
-                    bits |= before if is_matched else before | self._upstream[at + target]
-                found[at + position] = bits
+                    found[first + position] |= of_target(first + position, first + target, found)
         return found
 
+    def _matches_items_of(self, step: int, target: int) -> bool:
+        own, other = self._steps[step], self._steps[target]
+        return own.matches_items and get_probe(own) is None and other.for_each is not None
 
-def ended_bits(graph: Graph, steps: Sequence[Step]) -> list[int]:
-    """Return the steps that have ended for certain when each step starts, as bits: not those that
-    it only waits for until they run, one of which is enough, or whose items are matched."""
-    ended = [0] * len(graph)
-    for position in graph.order:
-        step, targets = steps[position], graph.targets[position]
+    def _awaits_all(self, step: int) -> bool:
         # after a probe, or with one of several targets, nothing has ended for certain
-        if get_probe(step) is not None or (get_strategy(step) is Strategy.ANY and len(targets) > 1):
-            continue
-        for target in targets:
-            if step.matches_items and steps[target].for_each is not None:
-                ended[position] |= ended[target]
-            elif get_condition_for(step, steps[target]) is not Condition.RUNNING:
-                ended[position] |= ended[target] | 1 << target
-    return ended
+        own = self._steps[step]
+        are_all = get_strategy(own) is Strategy.ALL or len({*own.targets}) == 1
+        return are_all and get_probe(own) is None
+
+    def _awaits_end_of(self, step: int, target: int) -> bool:
+        """Return whether a target has ended for certain when a step starts."""
+        condition = get_condition_for(self._steps[step], self._steps[target])
+        return condition is not Condition.RUNNING and self._awaits_all(step)
 
 
 def upstream_bits(graph: Graph) -> list[int]:
