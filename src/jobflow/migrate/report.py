@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,31 +81,33 @@ def convert_argo(manifests: Manifests) -> ArgoReport:
             texts.append(text)
             node = next(iter(documents(text)))
             assert isinstance(node, MappingNode), "an object is written"
-            source, plain = Source(each.manifest.source.name, text), without_comments(obj)
+            source = Source(each.manifest.source.name, text)
             found = check(Manifests([source], [Manifest(source, node)]))
             # Faults that lint finds in the result are shown at their place in Argo's file.
             report.faults += (
-                replace(fault, place=each.place_of(fault.path, plain)) for fault in found.faults
+                replace(fault, place=each.place_of(fault.path, obj)) for fault in found.faults
             )
         report.texts[id(each.manifest)] = "---\n".join(texts)
     return report
 
 
-_MARK = re.compile(rf"(?P<indent> *)(?P<dash>- )?{re.escape(COMMENT)}: (?P<number>\d+)")
+# With the indent of the key after it, which begins the item of a list in its place.
+_MARK = re.compile(
+    rf"^(?P<indent> *)(?P<dash>- )?{COMMENT}: (?P<number>\d+)\n(?(dash) +)", re.MULTILINE
+)
 
 
 def to_yaml(obj: Mapping[str, Any]) -> str:
     """Return an object as YAML. The sentences of a step become comments above it."""
     # The writer of YAML has no comments: each is the number of a key first, then a line.
     comments: list[Sequence[str]] = []
-    text = yaml_text(_numbered(obj, comments), compact=True)
-    return "\n".join(_lines(text.splitlines(), comments)) + "\n"
 
+    def lines(mark: re.Match[str]) -> str:
+        sentences = (" ".join(each.split()) for each in comments[int(mark["number"])])
+        written = "".join(f"{mark['indent']}# TODO: {each}\n" for each in sentences)
+        return f"{written}{mark['indent']}- " if mark["dash"] else written
 
-def without_comments(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: without_comments(each) for key, each in value.items() if key != COMMENT}
-    return [without_comments(each) for each in value] if isinstance(value, list) else value
+    return _MARK.sub(lines, yaml_text(_numbered(obj, comments), compact=True))
 
 
 def _numbered(value: Any, comments: list[Sequence[str]]) -> Any:
@@ -114,26 +116,7 @@ def _numbered(value: Any, comments: list[Sequence[str]]) -> Any:
         return [_numbered(each, comments) for each in value]
     if not isinstance(value, dict):
         return value
-    found = {}
-    for key, each in value.items():
-        if key == COMMENT:
-            comments.append(each)
-            found[key] = len(comments) - 1
-        else:
-            found[key] = _numbered(each, comments)
-    return found
-
-
-def _lines(lines: Sequence[str], comments: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Return the lines with comments for the marks; the next line begins the item of the list."""
-    begins_item = False
-    for line in lines:
-        mark = _MARK.fullmatch(line)
-        if mark is None:
-            indent = line[: len(line) - len(line.lstrip()) - 2]
-            yield f"{indent}- {line.lstrip()}" if begins_item else line
-            begins_item = False
-            continue
-        begins_item = mark["dash"] is not None
-        for sentence in comments[int(mark["number"])]:
-            yield f"{mark['indent']}# TODO: {' '.join(sentence.split())}"
+    if COMMENT in value:
+        comments.append(value[COMMENT])
+        value = value | {COMMENT: len(comments) - 1}
+    return {key: _numbered(each, comments) for key, each in value.items()}

@@ -14,7 +14,8 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.labels import SANDBOX_PREFIX
 from jobflow.client.manifests.objects import load
 from jobflow.migrate.fields import Severity
-from jobflow.migrate.report import ArgoReport, convert_argo, without_comments
+from jobflow.migrate.report import ArgoReport, convert_argo
+from jobflow.migrate.steps.task import COMMENT
 from jobflow.sandbox.virtual_time.planned_flows import VirtualCluster
 from support.argo.examples import Example
 
@@ -96,10 +97,16 @@ def try_example(example: Example) -> Outcome:
                 outcome.checks.append(found.message)
     outcome.faults = [each.sentence for each in report.faults if each.place.source.name == name]
     if outcome.is_clean:
-        for obj in (without_comments(obj) for each in own for obj in each.objects):
+        for obj in (_without_comments(obj) for each in own for obj in each.objects):
             key = f"{obj['kind']}/{_name(obj)}"
             outcome.ends[key] = _end(_flow(obj), _SAMPLES.get(example.name, _DEFAULT))
     return outcome
+
+
+def _without_comments(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_comments(each) for key, each in value.items() if key != COMMENT}
+    return [_without_comments(each) for each in value] if isinstance(value, list) else value
 
 
 def _name(obj: Mapping[str, Any]) -> str:
