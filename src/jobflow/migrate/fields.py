@@ -65,10 +65,8 @@ class Findings:
     """All findings of a manifest, each once, and the keys that were read."""
 
     budget: Budget
-    found: dict[tuple[SourcePlace, str, str], Finding] = field(default_factory=dict)
-    # The entries are kept, because Python gives the identity of a deleted one to another.
-    read: dict[int, MappingEntry] = field(default_factory=dict)
-    """By identity."""
+    found: dict[Finding, None] = field(default_factory=dict)
+    read: set[MappingEntry] = field(default_factory=set)
     step: str = ""
     """The step that is being converted; its findings become its comments."""
     comments: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -79,12 +77,11 @@ class Findings:
     @property
     def listed(self) -> list[Finding]:
         """All findings in the order of the file."""
-        return sorted(self.found.values(), key=lambda each: (each.place.line, each.place.column))
+        return sorted(self.found, key=lambda each: (each.place.line, each.place.column))
 
     def add(self, place: SourcePlace, severity: Severity, path: str, message: str) -> None:
         # A template that several tasks call reports the same each time.
-        key = (place, path, message)
-        self.found.setdefault(key, Finding(place, severity, path, message))
+        self.found[Finding(place, severity, path, message)] = None
         if severity is Severity.GAP:
             self.comments.setdefault(self.step, {})[message] = None
 
@@ -107,7 +104,7 @@ class Field:
         entry = self.node.entries.get(key) if isinstance(self.node, MappingNode) else None
         if entry is None:
             return None
-        self.findings.read[id(entry)] = entry
+        self.findings.read.add(entry)
         if isinstance(entry.value, ScalarNode) and entry.value.value is None:
             return None
         return self._child(key, entry.value, entry.key)
@@ -191,7 +188,7 @@ class Field:
         while pending:
             node = pending.pop()
             if isinstance(node, MappingNode):
-                self.findings.read |= {id(each): each for each in node.entries.values()}
+                self.findings.read.update(node.entries.values())
                 pending += (each.value for each in node.entries.values())
             elif isinstance(node, ListNode):
                 pending += node.items
@@ -221,7 +218,7 @@ class Field:
         for key, child in self.entries():
             entry = self.node.entries[key]  # type: ignore[union-attr]
             # All inside of an unknown key is unknown with it.
-            if id(entry) not in self.findings.read:
+            if entry not in self.findings.read:
                 child.gap("is not known to this command: look for an equal in docs/reference.md")
             else:
                 child.report_unread()

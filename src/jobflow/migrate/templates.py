@@ -101,30 +101,25 @@ class Uses:
     """The uses of values in templates. Each template is read once for all its tasks."""
 
     def __init__(self) -> None:
-        self._inputs: dict[tuple[int, bool, int], frozenset[str]] = {}
-        """Inputs of a template that are looped over or parsed as JSON, by the identity of its node
-        and the number of levels of templates in it that are read."""
-        self._results: dict[int, frozenset[str]] = {}
-        self._outputs: dict[tuple[int, bool], dict[str, set[str]]] = {}
+        self._inputs: dict[tuple[Node, bool, int], frozenset[str]] = {}
+        """Inputs of a template that are looped over or parsed as JSON, by its node and the number
+        of levels of templates in it that are read."""
+        self._results: dict[Node, frozenset[str]] = {}
+        self._outputs: dict[tuple[Node, bool], dict[str, set[str]]] = {}
         """Outputs of tasks by the names of these."""
-        # Kept, because Python gives the identity of a deleted node to another.
-        self._nodes: list[Node] = []
 
     def is_result_used(self, template: Field, task: str) -> bool:
         """Whether a dag or steps template uses `outputs.result` of one of its tasks."""
-        key = id(template.node)
-        if key not in self._results:
-            self._nodes.append(template.node)
-            found = (each for text in texts_of(template.node) for each in _RESULT.finditer(text))
-            self._results[key] = frozenset(each[1] or each[2] for each in found)
-        return task in self._results[key]
+        if (node := template.node) not in self._results:
+            found = (each for text in texts_of(node) for each in _RESULT.finditer(text))
+            self._results[node] = frozenset(each[1] or each[2] for each in found)
+        return task in self._results[node]
 
     def outputs(self, template: Field, task: str, library: Library, *, loops: bool) -> set[str]:
         """Return the outputs of a task, `""` for its result, that others loop over or parse as
         JSON."""
-        key = (id(template.node), loops)
+        key = (template.node, loops)
         if key not in self._outputs:
-            self._nodes.append(template.node)
             found = self._outputs[key] = dict[str, set[str]]()
             for path in self._paths(template, library, loops=loops):
                 if output := _OUTPUT.fullmatch(path):
@@ -148,9 +143,8 @@ class Uses:
     def _inputs_of(
         self, template: Field, library: Library, levels: int, *, loops: bool
     ) -> frozenset[str]:
-        key = (id(template.node), loops, levels)
+        key = (template.node, loops, levels)
         if key not in self._inputs:
-            self._nodes.append(template.node)
             # A template may call itself.
             self._inputs[key] = frozenset()
             prefix = "inputs.parameters."

@@ -25,7 +25,7 @@ _NOTHING_YET = re.compile(r"(?:[^\S\n]*(?:#[^\n]*)?(?:\n|\Z)|%[^\n]*(?:\n|\Z))*"
 _SURROGATES = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab]..)\\u(d[c-f]..)", re.IGNORECASE)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ScalarNode:
     span: Span
     value: Any
@@ -33,7 +33,7 @@ class ScalarNode:
     depth: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Collection:
     span: Span
     size: int = 1
@@ -45,12 +45,12 @@ class _Collection:
         self.depth = max(self.depth, node.depth + 1)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ListNode(_Collection):
     items: list[Node] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class MappingEntry:
     """The place of a key of a mapping, and its value."""
 
@@ -69,7 +69,7 @@ class Duplicate:
     first: Span
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class MappingNode(_Collection):
     """A mapping with text keys and resolved merge keys; the last of repeated keys is used."""
 
