@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any, Self
 
@@ -127,11 +127,7 @@ class ApiServer:
             # Raised when the server is closed, so that no test overlooks it.
             self._crashes.append(crash)
             response = http.refusal(failures.internal(f"{type(crash).__name__}: {crash}"))
-        if response.stream is None:
-            await http.answer(response, request, send)
-        else:
-            async with aclosing(response.stream):
-                await http.answer(response, request, send)
+        await http.answer(response, request, send)
 
     async def respond(self, request: http.Request, receive: http.Receive) -> http.Response:
         """Return the answer to an authorized request. Raises RequestFailure."""

@@ -1,6 +1,7 @@
 """HTTP requests and responses, between ASGI and the handlers."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
@@ -99,6 +100,7 @@ async def answer(response: Response, request: Request, send: Send) -> None:
         headers.append((b"content-length", str(len(response.body)).encode()))
     await send({"type": "http.response.start", "status": response.code, "headers": headers})
     if response.stream is not None:
-        async for piece in response.stream:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        async with aclosing(response.stream) as pieces:
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": response.body})
