@@ -59,15 +59,12 @@ class ContainerContext:
         for volume in self.spec.volumes or ():
             if volume.is_folder:
                 try:
-                    volumes.fill(volume, self._place(volume.name), sources)
+                    volumes.fill(volume, self.folder / volume.name, sources)
                 except (volumes.MissingSource, OSError) as error:
                     why = f'MountVolume.SetUp failed for volume "{volume.name}" : {error}'
                     raise volumes.MissingSource(why) from error
         for name, text in host_files(self.job, self.addresses).items():
-            volumes.write_file(self._place(_HOSTS_FOLDER.strip("/")) / name, text.encode())
-
-    def _place(self, volume: str) -> Path:
-        return self.folder / volume
+            volumes.write_file(self.folder / _HOSTS_FOLDER.strip("/") / name, text.encode())
 
     def invocation(
         self, container: RunnableContainer, message_file: str, sources: volumes.Sources
@@ -150,10 +147,10 @@ class ContainerContext:
             places[name] = self.directories(claim).joinpath(*map(os.fsdecode, uids))
         for volume in self.spec.volumes or ():
             if volume.is_folder:
-                places[volume.name] = self._place(volume.name)
+                places[volume.name] = self.folder / volume.name
         mounts: dict[str, str] = {}
         if has_host_names(self.job):
-            mounts[_HOSTS_FOLDER] = str(self._place(_HOSTS_FOLDER.strip("/")))
+            mounts[_HOSTS_FOLDER] = str(self.folder / _HOSTS_FOLDER.strip("/"))
         for mount in container.volume_mounts or ():
             path = mount.mount_path.rstrip("/")
             if mount.name in places and path:

@@ -27,16 +27,14 @@ from jobflow.sandbox.nodes.pod_spec import RunnablePodSpec, faults, pod_spec
 from jobflow.sandbox.nodes.simulate import utc_now
 
 _LABEL = "[a-z0-9][a-z0-9-]*"
-_HOST_NAME = re.compile(
-    rf"(?<![\w.-])(?P<name>{_LABEL}\.{_LABEL})"
-    rf"(?:\.(?P<namespace>{_LABEL})(?:\.svc(?:\.cluster\.local)?)?)?(?![\w-]|\.\w)"
-)
+_NAMESPACE = rf"(?:\.(?P<namespace>{_LABEL})(?:\.svc(?:\.cluster\.local)?)?)?"
+_END = r"(?![\w-]|\.\w)"
+_HOST_NAME = re.compile(rf"(?P<before>)(?<![\w.-])(?P<name>{_LABEL}\.{_LABEL}){_NAMESPACE}{_END}")
 _SERVICE = re.compile(
-    rf"(?:(?P<scheme>://(?:[^\s/@]*@)?)|(?<![\w./:@-]))(?P<name>{_LABEL})"
-    rf"(?:\.(?P<namespace>{_LABEL})(?:\.svc(?:\.cluster\.local)?)?)?"
-    r"(?P<port>:[0-9]{1,5})?(?![\w-]|\.\w)"
+    rf"(?:(?P<before>://(?:[^\s/@]*@)?)|(?<![\w./:@-]))(?P<name>{_LABEL}){_NAMESPACE}"
+    rf"(?(before){_END}|(?=:[0-9]{{1,5}}{_END}))"
 )
-"""A name that may be the host of a URL, or is followed by a port."""
+"""The host of a URL, or a name before a port."""
 
 
 class ProcessRunner:
@@ -164,9 +162,8 @@ class Addresses:
     def __init__(self) -> None:
         self._given: dict[tuple[str, str], str] = {}
         self._pods: dict[tuple[str, str], str] = {}
-        """The pods that have a name in DNS, by namespace and name."""
-        self._services: dict[tuple[str, str], str] = {}
-        """A pod of each job that is a Service, by its namespace and name."""
+        """The pods that have a name in DNS, and a pod of each job that is a Service, by namespace
+        and name."""
         self._published: set[str] = set()
         first, last = int(IPv4Address("127.1.0.1")), int(IPv4Address("127.254.0.1"))
         self._next = random.randrange(first, last)
@@ -193,22 +190,15 @@ class Addresses:
             names = host_names(job)
             self._pods |= {(meta.namespace, name): pod for name, pod in names.items()}
             for pod in [*names.values()][:1]:
-                self._services[meta.namespace, meta.name] = pod
+                self._pods[meta.namespace, meta.name] = pod
 
     def replace_names(self, own_namespace: str, text: str) -> str:
         """Replace the names of pods in DNS by their addresses, and that of a Service, if it is the
         host of a URL or before a port, by the address of its first pod; other names stay."""
 
-        def of_pod(found: re.Match[str]) -> str:
+        def address(found: re.Match[str]) -> str:
             namespace = found["namespace"] or own_namespace
             pod = self._pods.get((namespace, found["name"]))
-            return found[0] if pod is None else self.of(namespace, pod)
+            return found[0] if pod is None else (found["before"] or "") + self.of(namespace, pod)
 
-        def of_service(found: re.Match[str]) -> str:
-            namespace, port = found["namespace"] or own_namespace, found["port"] or ""
-            pod = self._services.get((namespace, found["name"]))
-            if pod is None or (found["scheme"] is None and not port):
-                return found[0]
-            return f"{found['scheme'] or ''}{self.of(namespace, pod)}{port}"
-
-        return _SERVICE.sub(of_service, _HOST_NAME.sub(of_pod, text)) if self._pods else text
+        return _SERVICE.sub(address, _HOST_NAME.sub(address, text)) if self._pods else text

@@ -61,12 +61,10 @@ class ClaimSource(Struct):
     claim_name: str = ""
 
 
-class Volume(Struct):
+class Volume(Projection):
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
     empty_dir: dict[str, Any] | None = None
-    secret: FilesSource | None = None
-    config_map: FilesSource | None = None
     projected: ProjectedSource | None = None
 
     @property
@@ -77,11 +75,10 @@ class Volume(Struct):
     @property
     def parts(self) -> list[tuple[str, Source, FilesSource]]:
         """The Secrets and ConfigMaps of its files, each with the field that names it."""
+        places: list[tuple[str, Projection]] = [("", self)]
         if self.projected is not None:
             below = enumerate(self.projected.sources or ())
             places = [(f"projected.sources[{i}].", each) for i, each in below]
-        else:
-            places = [("", Projection(secret=self.secret, config_map=self.config_map))]
         found = []
         for place, each in places:
             if (files := each.secret) is not None:
