@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
@@ -52,19 +51,10 @@ def timeout_of(template: Field, context: Context) -> str | None:
 
 @dataclass(slots=True)
 class Loop:
-    cel: str
-    plain: dict[str, Any] | None = None
-    """`forEach`, if the items are known."""
+    for_each: dict[str, Any]
     kind: Kind = Kind.ANY
     keys: Set[str] = frozenset()
     """The keys that all items are known to have."""
-
-    @property
-    def item(self) -> Ref:
-        return Ref("item", "item", self.kind, "item")
-
-    def for_each(self) -> dict[str, Any]:
-        return self.plain if self.plain is not None else {"from": self.cel}
 
 
 def has_items(task: Field) -> bool:
@@ -88,7 +78,7 @@ def _with_param(listed: Field, context: Context) -> Loop:
     text = context.text(listed, must_exist=True)
     plain = values.literal(text)
     if plain is None:
-        return Loop(cel=values.as_json(text))
+        return Loop({"from": values.as_json(text)})
     found = values.json_of(plain)
     if not isinstance(found, list):
         raise UnsupportedExpression(f'"{plain[:40]}" is no JSON list')
@@ -105,7 +95,7 @@ def _with_items(items: Field, context: Context) -> Loop:
             if text is None:
                 raise UnsupportedExpression("an item that is a map has a tag: use withParam")
             parts.append(values.as_ref(text).cel)
-        return Loop(cel=f"[{', '.join(parts)}]")
+        return Loop({"from": f"[{', '.join(parts)}]"})
     found = items.data
     kinds = frozenset(type(each) for each in found)
     kind = {frozenset({str}): Kind.TEXT, frozenset({int}): Kind.NUMBER}.get(kinds, Kind.ANY)
@@ -118,7 +108,7 @@ def _literal(field: Field, items: list[Any], kind: Kind = Kind.ANY) -> Loop:
     kept = items[:_MAX_ITEMS]
     keys = [{*each} if isinstance(each, dict) else set() for each in kept]
     common = set.intersection(*keys) if keys else set()
-    return Loop(json.dumps(kept, ensure_ascii=False), {"items": kept}, kind, common)
+    return Loop({"items": kept}, kind, common)
 
 
 def _with_sequence(sequence: Field, context: Context) -> Loop:
@@ -139,13 +129,13 @@ def _with_sequence(sequence: Field, context: Context) -> Loop:
             sequence.check("the sequence counts up; if it has to count down, change the range")
             size = f"{end} - {start} + 1" if start != "0" else f"{end} + 1"
     if shape is None and start == "0" and step == "+" and size.isdigit():
-        return Loop(f"range({int(size)})", {"count": int(size)}, Kind.NUMBER)
+        return Loop({"count": int(size)}, Kind.NUMBER)
     numbers = f"range({size})"
     number = "i" if start == "0" and step == "+" else f"{start} {step} i"
     if shape is not None:
-        return Loop(cel=_formatted(numbers, number, shape.text), kind=Kind.TEXT)
+        return Loop({"from": _formatted(numbers, number, shape.text)}, Kind.TEXT)
     text = numbers if number == "i" else f"{numbers}.map(i, {number})"
-    return Loop(cel=text, kind=Kind.NUMBER)
+    return Loop({"from": text}, Kind.NUMBER)
 
 
 def _number(text: Text) -> str:

@@ -14,7 +14,7 @@ from jobflow.client.manifests.yaml_nodes import data_of
 from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.cel import condition_to_cel, test_to_cel
 from jobflow.migrate.expressions.parse import split_tags
-from jobflow.migrate.expressions.values import quote
+from jobflow.migrate.expressions.values import Ref, quote
 from jobflow.migrate.fields import Field
 from jobflow.migrate.scopes import StepDraft, StepInfo
 from jobflow.migrate.steps.bodies import Workflow, body_of, note_global
@@ -83,7 +83,8 @@ class TaskWriter:
         context = replace(self.context, draft=draft, own_name=task.name, steps=self.infos)
         loop = loop_of(task.entry, context)
         if loop is not None:
-            context = replace(context, item=loop.item, item_keys=loop.keys)
+            item = Ref("item", "item", loop.kind, "item")
+            context = replace(context, item=item, item_keys=loop.keys)
         step: dict[str, Any] = {"name": info.name}
         if task.depends.terms:
             depends = task.depends.manifest(self.infos)
@@ -93,12 +94,12 @@ class TaskWriter:
         if condition is not None and loop is not None and mentions_item(condition.text):
             # A condition on the item is decided for each; any other once for the step.
             test = converted(condition, context, condition_to_cel)
-            step["forEach"] = {**loop.for_each(), "when": test or "true"}
+            step["forEach"] = {**loop.for_each, "when": test or "true"}
         else:
             if condition is not None:
                 tests.append(converted(condition, context, condition_to_cel) or "")
             if loop is not None:
-                step["forEach"] = loop.for_each()
+                step["forEach"] = loop.for_each
         if any(tests):
             step["when"] = _conjunction([test for test in tests if test])
         step |= self._body(task.entry, task.name, context, info)
