@@ -186,8 +186,13 @@ def _child(
 
 
 def calls_itself(called: Called) -> bool:
-    found = (template_of(task, called.library) for task in tasks_of(called.template))
-    return any(each is not None and each.template.node is called.template.node for each in found)
+    return any(calls(task, called) for task in tasks_of(called.template))
+
+
+def calls(task: Field, called: Called) -> bool:
+    """Whether a task of a template calls this template itself."""
+    target = template_of(task, called.library)
+    return target is not None and target.template.node is called.template.node
 
 
 def note_global(scope: FlowScope, name: str, info: StepInfo, *, may_lack: bool = False) -> None:

@@ -11,7 +11,7 @@ from jobflow.migrate.expressions.values import Kind, UnsupportedExpression, as_r
 from jobflow.migrate.fields import Field
 from jobflow.migrate.scopes import StepInfo, identifier
 from jobflow.migrate.steps import dependencies
-from jobflow.migrate.steps.bodies import AGAIN, NEXT, Workflow, report_template
+from jobflow.migrate.steps.bodies import AGAIN, NEXT, Workflow, calls, report_template
 from jobflow.migrate.steps.control import converted, has_items
 from jobflow.migrate.steps.parameters import bind, report_artifacts
 from jobflow.migrate.steps.task import Task, TaskWriter, is_conditional, probes_of
@@ -83,9 +83,7 @@ def _policies(template: Field, tasks: Sequence[Task]) -> dict[str, Any]:
     return found
 
 
-def _outputs(
-    called: Called, context: Context, again: tuple[Field, Called] | None
-) -> dict[str, str]:
+def _outputs(called: Called, context: Context, again: Field | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for parameter in called.template.listed("outputs", "parameters"):
         cel = _output(parameter, context)
@@ -96,12 +94,11 @@ def _outputs(
         cel = ref.or_else.replace("%s", "null") if ref.may_lack else ref.cel
         found.setdefault(identifier(name), cel)
     if again is not None:
-        task, target = again
-        condition = task.get("when")
+        condition = again.get("when")
         found[AGAIN] = "true"
         if condition is not None:
             found[AGAIN] = converted(condition, context, condition_to_cel) or "false"
-        for name, text in bind(task, target, context).items():
+        for name, text in bind(again, called, context).items():
             cel, before = as_ref(text).cel, as_ref(context.inputs[name]).cel
             if cel != before:
                 found[f"{NEXT}{identifier(name)}"] = cel
@@ -166,25 +163,16 @@ def _kinds(tasks: Sequence[Field]) -> dependencies.Kinds:
     )
 
 
-def _take_recursion(
-    tasks: list[Task], called: Called, context: Context
-) -> tuple[Field, Called] | None:
+def _take_recursion(tasks: list[Task], called: Called, context: Context) -> Field | None:
     """Take the task that calls its own template from the end of the tasks, and return it."""
-    waited_for = {name for task in tasks for name in task.depends.tasks}
-    for task in tasks:
-        target = template_of(task.entry, called.library)
-        if target is None or target.template.node is not called.template.node:
-            continue
-        # Only a whole flow repeats, at its end, and the outermost one is no step.
-        if task.name in waited_for or has_items(task.entry) or context.scope.parent is None:
-            return None
-        tasks.remove(task)
-        others = [template_of(each.entry, called.library) for each in tasks]
-        if any(each is not None and each.template.node is target.template.node for each in others):
-            tasks.append(task)
-            return None
-        return task.entry, target
-    return None
+    own = [task for task in tasks if calls(task.entry, called)]
+    # Only a whole flow repeats, at its end, and the outermost one is no step.
+    if len(own) != 1 or has_items(own[0].entry) or context.scope.parent is None:
+        return None
+    if any(own[0].name in task.depends.tasks for task in tasks):
+        return None
+    tasks.remove(own[0])
+    return own[0].entry
 
 
 def _note_skipped(tasks: Sequence[Task], infos: Mapping[str, StepInfo], library: Library) -> None:
