@@ -10,7 +10,7 @@ from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.values import Ref, Text, as_ref, literal
 from jobflow.migrate.fields import Field, Severity
 from jobflow.migrate.scopes import FlowScope, StepInfo, identifier
-from jobflow.migrate.steps.control import concurrency_of, duration, retry_of, timeout_of
+from jobflow.migrate.steps.control import duration, limits_of
 from jobflow.migrate.steps.parameters import Wanted, paths_of, plan_outputs
 from jobflow.migrate.steps.pods import PodSource, job_of, placeholder
 from jobflow.migrate.templates import Called, Uses, is_flow, tasks_of, template_of
@@ -89,13 +89,9 @@ def body_of(
         template.gap("the template runs nothing that is known: write a container")
         return placeholder(called.name)
     body = job_of(PodSource(template, workflow.spec, own, plan))
-    if retry := retry_of(template, own):
-        body["retry"] = retry
-    if span := timeout_of(template, own):
-        body["timeout"] = span
     if template.is_true("daemon"):
         body["daemon"] = True
-    return body | concurrency_of(template, own)
+    return body | limits_of(template, own)
 
 
 def report_template(template: Field, *, is_entrypoint: bool = False) -> None:
@@ -175,14 +171,8 @@ def _child(
         for name, ref in scope.outputs.items():
             info.outputs.setdefault(name, identifier(name))
             note_global(context.scope, name, info, may_lack=ref.may_lack)
-    if retry := retry_of(template, around):
-        # Nodes are avoided by the pods of one job.
-        retry.pop("avoidNodes", None)
-        body["retry"] = retry
-    if span := timeout_of(template, around):
-        body["timeout"] = span
     template.report_keys(Severity.GAP, _NO_EQUAL_OF_FLOWS)
-    return body | concurrency_of(template, around)
+    return body | limits_of(template, around)
 
 
 def calls_itself(called: Called) -> bool:

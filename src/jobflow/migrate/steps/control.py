@@ -15,6 +15,7 @@ from jobflow.migrate.expressions.cel import test_to_cel
 from jobflow.migrate.expressions.parse import split_tags
 from jobflow.migrate.expressions.values import Kind, Ref, Resolve, Text, UnsupportedExpression
 from jobflow.migrate.fields import Field, Severity
+from jobflow.migrate.templates import is_flow
 
 Converted = TypeVar("Converted", str, Ref)
 MAX_RETRIES = 100
@@ -42,11 +43,17 @@ def duration(value: Field, context: Context) -> str | None:
     return span
 
 
-def timeout_of(template: Field, context: Context) -> str | None:
+def limits_of(template: Field, context: Context) -> dict[str, Any]:
+    """Return `retry`, `timeout` and `concurrency` of a step that calls a template."""
+    found: dict[str, Any] = {}
+    if retry := _retry(template, context):
+        found["retry"] = retry
     for timeout in template.present("timeout"):
         timeout.check("counts from the start of the job; in Argo it counts while a pod waits too")
-    found = template.first("activeDeadlineSeconds", "timeout")
-    return None if found is None else duration(found, context)
+    limit = template.first("activeDeadlineSeconds", "timeout")
+    if limit is not None and (span := duration(limit, context)):
+        found["timeout"] = span
+    return found | concurrency_of(template, context)
 
 
 @dataclass(slots=True)
@@ -164,7 +171,7 @@ def _formatted(numbers: str, number: str, shape: str) -> str:
     return f"{numbers}.map(i, ({number} < {least} ? {shapes}).format([{number}]))"
 
 
-def retry_of(template: Field, context: Context) -> dict[str, Any]:
+def _retry(template: Field, context: Context) -> dict[str, Any]:
     strategy = template.get("retryStrategy")
     if strategy is None:
         return {}
@@ -196,7 +203,8 @@ def retry_of(template: Field, context: Context) -> dict[str, Any]:
             retry["when"] = test_to_cel(expression.text, failed.resolver(expression))
         except UnsupportedExpression as error:
             expression.gap(str(error))
-    if strategy.at("affinity", "nodeAntiAffinity") is not None:
+    # Nodes are avoided by the pods of one job.
+    if strategy.at("affinity", "nodeAntiAffinity") is not None and not is_flow(template):
         retry["avoidNodes"] = True
     return retry
 
