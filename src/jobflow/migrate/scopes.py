@@ -37,7 +37,10 @@ class StepInfo:
     may_be_empty: bool = False
     """Whether it is a loop whose number of items is known only when it starts."""
     is_taken: bool = True
-    """Whether it has no `when` of its own, which Argo skips."""
+    """Whether it has no `when` of its own, which Argo skips. Argo omits a task that `depends`
+    excludes, and lets nothing run behind it that does not ask for that."""
+    is_tolerated: bool = False
+    """Whether it has `continueOn`."""
     is_daemon: bool = False
     """Whether it is a daemon that may be skipped."""
     may_be_omitted: bool = False

@@ -39,18 +39,6 @@ _TESTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
-    """The tasks of a template whose ends have further tests."""
-
-    loops: Container[str] = ()
-    conditional: Container[str] = ()
-    """Tasks with a `when` of their own, which Argo skips. It omits a task that `depends` excludes,
-    and lets nothing run behind it that does not ask for that."""
-    tolerated: Container[str] = ()
-    """Tasks with `continueOn`."""
-
-
-@dataclass(frozen=True, slots=True)
 class Term:
     """A task, and the ends that are asked of it; empty: those by default."""
 
@@ -150,19 +138,19 @@ class Dependencies:
             found["conditions"] = conditions
         return found
 
-    def when(self, infos: Mapping[str, StepInfo], kinds: Kinds) -> str:
+    def when(self, infos: Mapping[str, StepInfo]) -> str:
         """Return CEL of what `dependsOn` cannot say, or an empty text."""
         tests = [] if self.test is None else [self.test]
-        return " && ".join(_cel(each, infos, kinds) for each in (*tests, *self.tests))
+        return " && ".join(_cel(each, infos) for each in (*tests, *self.tests))
 
 
 def after(tasks: Sequence[str]) -> Dependencies:
     return Dependencies([Term(task) for task in tasks])
 
 
-def parse_depends(text: str, kinds: Kinds) -> Dependencies:
+def parse_depends(text: str, *, loops: Container[str], conditional: Container[str]) -> Dependencies:
     """Return the dependencies that a `depends` describes. Raises UnsupportedExpression."""
-    reader = _DependsParser(_TOKEN.findall(text), kinds)
+    reader = _DependsParser(_TOKEN.findall(text), loops, conditional)
     tree = _simplified(reader.either())
     if token := reader.next:
         raise UnsupportedExpression(f'"{token}" is not expected there')
@@ -179,7 +167,9 @@ def parse_depends(text: str, kinds: Kinds) -> Dependencies:
 @dataclass(slots=True)
 class _DependsParser:
     tokens: list[str]
-    kinds: Kinds
+    loops: Container[str]
+    conditional: Container[str]
+    """Tasks with a `when` of their own."""
     at: int = 0
     depth: int = 0
 
@@ -213,8 +203,8 @@ class _DependsParser:
         task, _, end = token.partition(".")
         if not re.fullmatch(r"[\w-]+", task) or (end and end not in _TESTS):
             raise UnsupportedExpression(f'"{token or "the end"}" is not expected there')
-        if task not in self.kinds.loops and (
-            end in _OF_ITEMS or (end == "Skipped" and task not in self.kinds.conditional)
+        if task not in self.loops and (
+            end in _OF_ITEMS or (end == "Skipped" and task not in self.conditional)
         ):
             end = _NEVER
         return Term(task, frozenset({end} if end else ()))
@@ -263,10 +253,11 @@ def _holds(tree: Junction | Term, ends: Mapping[str, str]) -> bool:
     return any(parts) if tree.sign == "||" else all(parts)
 
 
-def _cel(tree: Junction | Term, infos: Mapping[str, StepInfo], kinds: Kinds) -> str:
+def _cel(tree: Junction | Term, infos: Mapping[str, StepInfo]) -> str:
     if isinstance(tree, Term):
-        usual = _PASSED | {"Skipped"} | ({"Failed"} if tree.task in kinds.tolerated else set())
-        ends, is_conditional = tree.ends or usual, tree.task in kinds.conditional
+        info = infos[tree.task]
+        usual = _PASSED | {"Skipped"} | ({"Failed"} if info.is_tolerated else set())
+        ends, is_conditional = tree.ends or usual, not info.is_taken
         tests: dict[str, None] = {}
         for end in sorted(ends - {_NEVER}):
             if end == "Omitted" and is_conditional:
@@ -274,11 +265,11 @@ def _cel(tree: Junction | Term, infos: Mapping[str, StepInfo], kinds: Kinds) -> 
             elif end != "Skipped" or is_conditional:
                 tests[_TESTS[end]] = None
         # Argo skips a loop without items.
-        if "Skipped" in ends and "Succeeded" not in ends and tree.task in kinds.loops:
+        if "Skipped" in ends and "Succeeded" not in ends and info.is_loop:
             tests["size({0}.items) == 0"] = None
-        texts = [test.format(f"steps[{quote(infos[tree.task].name)}]") for test in tests]
+        texts = [test.format(f"steps[{quote(info.name)}]") for test in tests]
         return texts[0] if len(texts) == 1 else f"({' || '.join(texts)})" if texts else "false"
-    parts = [_cel(part, infos, kinds) for part in tree.parts]
+    parts = [_cel(part, infos) for part in tree.parts]
     return f"!({parts[0]})" if tree.sign == "!" else f"({f' {tree.sign} '.join(parts)})"
 
 

@@ -47,6 +47,8 @@ def write_flow(
             context.scope.unique(task.name),
             is_loop=has_items(task.entry),
             may_be_empty=has_items(task.entry) and task.entry.get("withItems") is None,
+            is_taken=not is_conditional(task.entry),
+            is_tolerated=task.entry.get("continueOn") is not None,
         )
     flow: dict[str, Any] = {"flows": []}
     if chosen and targets:
@@ -54,9 +56,7 @@ def write_flow(
     _note_skipped(tasks, infos, called.library)
     _forgive(called, tasks)
     _note_ends(tasks, infos)
-    kinds = _kinds([task.entry for task in tasks])
-    probes = probes_of(tasks, called.library)
-    writer = TaskWriter(workflow, called, context, infos, probes, kinds)
+    writer = TaskWriter(workflow, called, context, infos, probes_of(tasks, called.library))
     for task in tasks:
         flow["flows"] += writer.steps(task)
     flow |= _policies(template, tasks)
@@ -139,7 +139,8 @@ def _tasks(template: Field) -> list[Task]:
             before = [each.name for each in after] or before
         return found
     listed = template.listed("dag", "tasks")
-    kinds = _kinds(listed)
+    loops = {each.text_of("name") for each in listed if has_items(each)}
+    conditional = {each.text_of("name") for each in listed if is_conditional(each)}
     for task in listed:
         name, names, depends = task.text_of("name"), task.get("dependencies"), task.get("depends")
         own = dependencies.Dependencies()
@@ -147,20 +148,11 @@ def _tasks(template: Field) -> list[Task]:
             own = dependencies.after([str(each) for each in names.data])
         elif depends is not None:
             try:
-                own = dependencies.parse_depends(depends.text, kinds)
+                own = dependencies.parse_depends(depends.text, loops=loops, conditional=conditional)
             except UnsupportedExpression as error:
                 depends.gap(str(error))
         found.append(Task(name, task, own))
     return found
-
-
-def _kinds(tasks: Sequence[Field]) -> dependencies.Kinds:
-    named = {each.text_of("name"): each for each in tasks}
-    return dependencies.Kinds(
-        loops={name for name, each in named.items() if has_items(each)},
-        conditional={name for name, each in named.items() if is_conditional(each)},
-        tolerated={name for name, each in named.items() if each.get("continueOn") is not None},
-    )
 
 
 def _take_recursion(tasks: list[Task], called: Called, context: Context) -> Field | None:
@@ -184,7 +176,6 @@ def _note_skipped(tasks: Sequence[Task], infos: Mapping[str, StepInfo], library:
                 task.entry.gap(f'it depends on "{name}", which is no task of this template')
                 task.depends.test = None
         task.depends.terms = [term for term in task.depends.terms if term.task in by_name]
-        infos[task.name].is_taken = not is_conditional(task.entry)
     for task in tasks:
         needs = task.depends.tasks
         # Skipped targets would let a step run that waits for any of them.
@@ -258,7 +249,7 @@ def _note_ends(tasks: Sequence[Task], infos: Mapping[str, StepInfo]) -> None:
     # Backwards, because a task survives what the tasks behind it survive.
     for task in reversed(order):
         info, needed = infos[task.name], task.depends.required()
-        info.is_survived |= task.is_forgiven or task.entry.get("continueOn") is not None
+        info.is_survived |= task.is_forgiven or info.is_tolerated
         info.is_sure &= not info.is_survived
         for name in task.depends.tasks:
             infos[name].is_survived |= info.is_survived or name not in needed

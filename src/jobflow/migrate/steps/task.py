@@ -19,7 +19,7 @@ from jobflow.migrate.fields import Field
 from jobflow.migrate.scopes import StepDraft, StepInfo
 from jobflow.migrate.steps.bodies import Workflow, body_of, note_global
 from jobflow.migrate.steps.control import converted, loop_of
-from jobflow.migrate.steps.dependencies import Dependencies, Kinds
+from jobflow.migrate.steps.dependencies import Dependencies
 from jobflow.migrate.steps.parameters import Wanted, bind
 from jobflow.migrate.steps.pods import placeholder
 from jobflow.migrate.templates import Called, Library, template_of
@@ -53,7 +53,6 @@ class TaskWriter:
     infos: Mapping[str, StepInfo]
     probes: Mapping[str, Field]
     """Readiness probes of daemons, by the names of their tasks."""
-    kinds: Kinds
 
     def steps(self, task: Task) -> Iterator[dict[str, Any]]:
         info, findings = self.infos[task.name], task.entry.findings
@@ -89,7 +88,7 @@ class TaskWriter:
         if task.depends.terms:
             depends = task.depends.manifest(self.infos)
             step["dependsOn"] = self._with_probe(task, depends)
-        tests = [task.depends.when(self.infos, self.kinds), *_strict_tests(task, self.infos)]
+        tests = [task.depends.when(self.infos), *_strict_tests(task, self.infos)]
         condition = task.entry.get("when")
         if condition is not None and loop is not None and mentions_item(condition.text):
             # A condition on the item is decided for each; any other once for the step.
