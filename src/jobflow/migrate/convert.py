@@ -54,7 +54,7 @@ class Converted:
     @property
     def root(self) -> Field:
         place = self.manifest.place("kind", of_key=True)
-        return Field(self.manifest.node, "", place, self.manifest.source, self.findings)
+        return Field(self.manifest.node, "", place, self.findings)
 
     @property
     def gaps(self) -> list[Finding]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from jobflow.client.manifests.sources import Source, SourcePlace
+from jobflow.client.manifests.sources import SourcePlace
 from jobflow.client.manifests.yaml_errors import Span
 from jobflow.client.manifests.yaml_nodes import (
     ListNode,
@@ -94,7 +94,6 @@ class Field:
     path: str
     key: SourcePlace
     """The place of its key, or of the value in a list."""
-    source: Source
     findings: Findings
 
     def get(self, key: str) -> Field | None:
@@ -225,13 +224,6 @@ class Field:
         for item in self.items():
             item.report_unread()
 
-    def with_value(self, key: str, data: Any) -> Field:
-        """Return this map with another value of a key: JSON, in which nodes may stand too."""
-        assert isinstance(self.node, MappingNode)
-        span = self.node.span
-        entries = self.node.entries | {key: MappingEntry(span, node_of(data, span))}
-        return replace(self, node=MappingNode(span, self.node.size, self.node.depth, entries))
-
     def with_defaults(self, defaults: Field | None) -> Field:
         """Return this map with the keys of another one where it has none, also inside of it."""
         if defaults is None:
@@ -240,8 +232,8 @@ class Field:
         return replace(self, node=_merge(self.node, defaults.node))
 
     def _child(self, key: str | int, node: Node, span: Span) -> Field:
-        place = SourcePlace(self.source, span.line, span.column, span.width)
-        return Field(node, join_path(self.path, key), place, self.source, self.findings)
+        place = SourcePlace(self.key.source, span.line, span.column, span.width)
+        return Field(node, join_path(self.path, key), place, self.findings)
 
 
 def node_of(data: Any, span: Span) -> Node:

@@ -115,10 +115,11 @@ def _with_template(spec: Field, files: Files) -> Field:
         own.pop(each.text_of("name"), each) for each in template.listed("arguments", "parameters")
     ]
     # Defaults merge maps and replace lists, but arguments are merged by their names.
-    if parameters and merged.is_map:
-        listed = [each.node for each in (*parameters, *own.values())]
-        merged = merged.with_value("arguments", {"parameters": listed})
-    return merged
+    if not parameters:
+        return merged
+    listed = [each.node for each in (*parameters, *own.values())]
+    arguments = node_of({"arguments": {"parameters": listed}}, spec.node.span)
+    return replace(spec, node=arguments).with_defaults(merged)
 
 
 def _params(
