@@ -28,7 +28,6 @@ _TOO_LARGE = (
     "is not converted: it, or what is before it, is larger than any flow; templates that call "
     "others several times multiply them"
 )
-_WITHOUT_EFFECT = {"status": "is left out: it is about a run of Argo"}
 _OF_CRONS = {
     "timezone": "timeZone",
     "concurrencyPolicy": "concurrencyPolicy",
@@ -37,9 +36,6 @@ _OF_CRONS = {
     "successfulJobsHistoryLimit": "successfulJobsHistoryLimit",
     "failedJobsHistoryLimit": "failedJobsHistoryLimit",
 }
-_NO_EQUAL_OF_CRONS = dict.fromkeys(
-    ("when", "stopStrategy"), "a schedule has no condition: test it in a first step"
-)
 _LONGEST_SUFFIX = len("-main-0")
 
 
@@ -129,7 +125,8 @@ def _objects(converted: Converted, root: Field, files: Files) -> Iterator[dict[s
     # Every object has these; `metadata` is read below by its entries.
     for key in ("apiVersion", "kind", "metadata"):
         root.get(key)
-    root.report_keys(Severity.NOTE, _WITHOUT_EFFECT)
+    for status in root.present("status"):
+        status.note("is left out: it is about a run of Argo")
     spec, metadata = root.get("spec"), _metadata(root)
     original = manifest.data.get("metadata") or {}
     if spec is None:
@@ -180,7 +177,8 @@ def _crons(
     spec: Field, metadata: dict[str, Any], original: Mapping[str, Any], files: Files
 ) -> Iterator[dict[str, Any]]:
     common = {ours: each.data for key, ours in _OF_CRONS.items() for each in spec.present(key)}
-    spec.report_keys(Severity.GAP, _NO_EQUAL_OF_CRONS)
+    for condition in spec.present("when", "stopStrategy"):
+        condition.gap("a schedule has no condition: test it in a first step")
     template: dict[str, Any] = {}
     if (described := spec.get("workflowMetadata")) is not None:
         template["metadata"] = described.data

@@ -39,7 +39,6 @@ _TIMES_TO_LIVE = {
     "secondsAfterFailure": "ttlSecondsAfterFailed",
 }
 _LIMITS_OF_STEPS = ("retryStrategy", "timeout", "activeDeadlineSeconds")
-_WITHOUT_EFFECT_IN_PARAMS = {"description": "is left out: params have no description"}
 _NO_EQUAL = {
     "executorPlugins": "there are no executor plugins: write containers",
     "podDisruptionBudget": "there is no PodDisruptionBudget: retry.disruptions starts pods again",
@@ -139,7 +138,8 @@ def _params(
             info.lists.add(name)
         if (allowed := parameter.get("enum")) is not None:
             param["enum"] = [str(each) for each in allowed.data]
-        parameter.report_keys(Severity.NOTE, _WITHOUT_EFFECT_IN_PARAMS)
+        for description in parameter.present("description"):
+            description.note("is left out: params have no description")
         found.append(param)
     report_artifacts(spec, "arguments")
     return found

@@ -38,13 +38,6 @@ _WITHOUT_EFFECT = {
     "annotations": "is left out: it is about how Argo shows the template",
     "priority": "is left out: set priorityClassName",
 }
-_WITHOUT_EFFECT_ON_PODS = dict.fromkeys(
-    ("failFast", "parallelism"), "has no effect on a template with a single pod"
-)
-_NO_EQUAL_OF_FLOWS = {"daemon": "a flow cannot be a daemon: mark the steps in it"}
-_LOCK_OF_ENTRYPOINT = {
-    "synchronization": "the flow itself has the steps of this template: set spec.concurrency"
-}
 
 
 @dataclass(slots=True)
@@ -96,10 +89,10 @@ def body_of(
 
 def report_template(template: Field, *, is_entrypoint: bool = False) -> None:
     template.report_keys(Severity.NOTE, _WITHOUT_EFFECT)
-    if not is_flow(template):
-        template.report_keys(Severity.NOTE, _WITHOUT_EFFECT_ON_PODS)
-    if is_entrypoint:
-        template.report_keys(Severity.GAP, _LOCK_OF_ENTRYPOINT)
+    for limit in () if is_flow(template) else template.present("failFast", "parallelism"):
+        limit.note("has no effect on a template with a single pod")
+    for lock in template.present("synchronization") if is_entrypoint else ():
+        lock.gap("the flow itself has the steps of this template: set spec.concurrency")
 
 
 def _declare(template: Field, info: StepInfo) -> None:
@@ -171,7 +164,8 @@ def _child(
         for name, ref in scope.outputs.items():
             info.outputs.setdefault(name, identifier(name))
             note_global(context.scope, name, info, may_lack=ref.may_lack)
-    template.report_keys(Severity.GAP, _NO_EQUAL_OF_FLOWS)
+    for daemon in template.present("daemon"):
+        daemon.gap("a flow cannot be a daemon: mark the steps in it")
     return body | limits_of(template, around)
 
 

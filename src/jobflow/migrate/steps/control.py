@@ -14,15 +14,12 @@ from jobflow.migrate.expressions import values
 from jobflow.migrate.expressions.cel import test_to_cel
 from jobflow.migrate.expressions.parse import split_tags
 from jobflow.migrate.expressions.values import Kind, Ref, Resolve, Text, UnsupportedExpression
-from jobflow.migrate.fields import Field, Severity
+from jobflow.migrate.fields import Field
 from jobflow.migrate.templates import is_flow
 
 Converted = TypeVar("Converted", str, Ref)
 MAX_RETRIES = 100
 _MAX_ITEMS = 1000
-_NO_EQUAL_OF_BACKOFFS = {
-    "maxDuration": "all attempts together have no limit of time: set spec.timeout or retry.limit"
-}
 _KNOWN = re.compile(r"-?[0-9]{1,9}")
 
 
@@ -192,7 +189,10 @@ def _retry(template: Field, context: Context) -> dict[str, Any]:
         # Without a factor, Argo waits as long each time; the default of retry.backoff is 2.
         if text is not None and (number := values.whole(text)) is not None:
             found["factor"] = max(number, 1)
-        backoff.report_keys(Severity.GAP, _NO_EQUAL_OF_BACKOFFS)
+        for limit in backoff.present("maxDuration"):
+            limit.gap(
+                "all attempts together have no limit of time: set spec.timeout or retry.limit"
+            )
         if found:
             retry["backoff"] = found
     expression = strategy.get("expression")

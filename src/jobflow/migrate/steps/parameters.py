@@ -14,7 +14,7 @@ from typing import Any
 
 from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.values import Ref, Text, literal, quote, single
-from jobflow.migrate.fields import Field, Severity
+from jobflow.migrate.fields import Field
 from jobflow.migrate.scopes import StepInfo, identifier
 from jobflow.migrate.templates import Called, is_flow, texts_of
 
@@ -120,10 +120,6 @@ def paths_of(template: Field) -> Mapping[str, str]:
     return found
 
 
-_WITHOUT_EFFECT_IN_INPUTS = dict.fromkeys(
-    ("description", "enum", "globalName"),
-    "is left out: only params of a flow can have allowed values",
-)
 _ARTIFACT = (
     "there are no artifacts: share files by a volume claim (spec.volumeClaims), or load and store "
     "them in the container"
@@ -142,7 +138,8 @@ def bind(task: Field, called: Called, context: Context) -> dict[str, Text]:
     inner = replace(context, inputs=inputs, into_flow=is_flow(called.template))
     for parameter in called.template.listed("inputs", "parameters"):
         name = parameter.text_of("name")
-        parameter.report_keys(Severity.NOTE, _WITHOUT_EFFECT_IN_INPUTS)
+        for ignored in parameter.present("description", "enum", "globalName"):
+            ignored.note("is left out: only params of a flow can have allowed values")
         found[name] = _value(parameter, arguments.pop(name, None), inner)
     for name, argument in arguments.items():
         argument.note(f'the template {called.name} has no input "{name}"')

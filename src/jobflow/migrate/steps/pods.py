@@ -13,7 +13,7 @@ from jobflow.core.manifests.strategic_merge import merge
 from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.parse import split_tags
 from jobflow.migrate.expressions.values import Kind, Ref, as_json, literal
-from jobflow.migrate.fields import Field, Severity
+from jobflow.migrate.fields import Field
 from jobflow.migrate.steps.parameters import SHELLS, OutputPlan, add_outputs
 
 # Fields of a template that a pod has too.
@@ -35,7 +35,6 @@ _INLINE = {
     **dict.fromkeys(("pwsh", "powershell"), "-Command"),
     "php": "-r",
 }
-_WITHOUT_EFFECT = {"schedulerName": "is left out: Volcano schedules the jobs"}
 
 
 @dataclass(slots=True)
@@ -210,7 +209,8 @@ def _pod_fields(source: PodSource) -> dict[str, Any]:
     for owner in source.owners:
         for resources in owner.present("podResources"):
             found["resources"] = source.context.data(resources)
-        owner.report_keys(Severity.NOTE, _WITHOUT_EFFECT)
+        for scheduler in owner.present("schedulerName"):
+            scheduler.note("is left out: Volcano schedules the jobs")
     for priority in source.workflow.present("podPriorityClassName"):
         found.setdefault("priorityClassName", source.context.data(priority))
     return found
