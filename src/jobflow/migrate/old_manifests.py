@@ -14,7 +14,7 @@ from jobflow.api.resources import JOBFLOWS, JOBS, JOBTEMPLATES
 from jobflow.client.errors import print_error
 from jobflow.client.manifests.check import meant_key, to_typed
 from jobflow.client.manifests.objects import Manifest
-from jobflow.client.manifests.yaml_nodes import ListNode, MappingNode, Node, ScalarNode
+from jobflow.client.manifests.yaml_nodes import ListNode, MappingNode, ScalarNode
 from jobflow.core.admission.object_names import all_names, to_valid_name
 from jobflow.core.text import printable
 
@@ -38,7 +38,7 @@ def migrate_old(manifests: Sequence[Manifest], *, quiet: bool) -> list[Manifest]
         if "status" in manifest.node.entries:
             _note(manifest, "status", "is dropped")
             del manifest.node.entries["status"]
-        metadata = _at(manifest.node, ["metadata"])
+        metadata = manifest.node_at("metadata")
         for key in _SERVER_METADATA:
             if isinstance(metadata, MappingNode) and key in metadata.entries:
                 _note(manifest, f"metadata.{key}", "is dropped")
@@ -63,7 +63,7 @@ def migrate_old(manifests: Sequence[Manifest], *, quiet: bool) -> list[Manifest]
 
 
 def _set_text(manifest: Manifest, path: str, text: str) -> None:
-    node = _at(manifest.node, manifest.keys(path))
+    node = manifest.node_at(path)
     if isinstance(node, ScalarNode) and node.value != text:
         _note(manifest, path, f'"{node.value}" is now "{text}"')
         node.value = text
@@ -77,7 +77,7 @@ def _rename_keys(manifest: Manifest) -> None:
         new, keys = meant_key(violation), manifest.keys(violation.path)
         if not keys or new is None or str(keys[-1]).casefold() != new.casefold():
             continue
-        parent = _at(manifest.node, keys[:-1])
+        parent = manifest.node_at(violation.path.rpartition(".")[0])
         # Renamed in their order, as the file has them.
         if isinstance(parent, MappingNode) and new not in parent.entries:
             _note(manifest, violation.path, f"is now {new}")
@@ -111,25 +111,11 @@ def _note(manifest: Manifest, path: str, change: str) -> None:
 
 
 def _text(manifest: Manifest, path: str) -> str:
-    node = _at(manifest.node, manifest.keys(path))
+    node = manifest.node_at(path)
     return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else ""
 
 
-def _at(node: Node, keys: Iterable[str | int] | None) -> Node | None:
-    """Return the node at these keys and indices; None if it or the keys do not exist."""
-    if keys is None:
-        return None
-    for key in keys:
-        if isinstance(node, MappingNode) and key in node.entries:
-            node = node.entries[str(key)].value
-        elif isinstance(node, ListNode) and isinstance(key, int):
-            node = node.items[key]
-        else:
-            return None
-    return node
-
-
 def _paths(flow: Manifest, path: str) -> list[str]:
-    listed = _at(flow.node, flow.keys(path))
+    listed = flow.node_at(path)
     count = len(listed.items) if isinstance(listed, ListNode) else 0
     return [f"{path}[{i}]" for i in range(count)]

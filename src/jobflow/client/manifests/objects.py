@@ -88,6 +88,12 @@ class Manifest:
         steps, complete = self._steps(path)
         return [key for key, _ in steps] if complete else None
 
+    def node_at(self, path: str) -> Node | None:
+        """Return the value at a JSON path, or None if it does not exist."""
+        steps, complete = self._steps(path)
+        found = steps[-1][1].value if steps else self.node
+        return found if complete else None
+
     def add_alias(self, path: str, key: str) -> None:
         """Let a misspelt key be found by its right name too."""
         steps, complete = self._steps(path)
