@@ -6,6 +6,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from jobflow.api.flow.control import ConcurrencyPolicy
@@ -28,6 +29,9 @@ class Entry(NamedTuple):
     """Whether it does anything but wait while it waits, so that it is planned at every change."""
 
 
+_ORDER = attrgetter("order")
+
+
 @dataclass(slots=True)
 class _Members:
     """The flows of one group that matter."""
@@ -35,9 +39,8 @@ class _Members:
     holders: dict[str, concurrency.GroupMember] = field(default_factory=dict)
     taken: int = 0
     """The places of all holders."""
-    line: list[concurrency.Order] = field(default_factory=list)
+    line: list[Entry] = field(default_factory=list)
     """The flows that wait, in their order."""
-    waiting: dict[str, Entry] = field(default_factory=dict)
     acting: dict[str, None] = field(default_factory=dict)
     """The flows that wait and act."""
 
@@ -47,26 +50,21 @@ class _Members:
             self.holders[name] = entry.member
             self.taken += entry.share.holds
         if entry.share.waits:
-            insort(self.line, entry.order)
-            self.waiting[name] = entry
+            insort(self.line, entry, key=_ORDER)
             if entry.acts:
                 self.acting[name] = None
 
     def remove(self, entry: Entry) -> None:
-        name = entry.member.name
-        self.acting.pop(name, None)
-        if self.holders.pop(name, None) is not None:
-            self.taken -= entry.share.holds
-        if self.waiting.pop(name, None) is not None:
-            del self.line[bisect_left(self.line, entry.order)]
+        self.acting.pop(entry.member.name, None)
+        self.holders.pop(entry.member.name, None)
+        self.taken -= entry.share.holds
+        if entry.share.waits:
+            del self.line[bisect_left(self.line, entry.order, key=_ORDER)]
 
     def next(self) -> Iterator[str]:
         """Yield the flows that may start something, or act, as the group is now."""
-        if self.line:
-            first = self.line[0][-1]
-            share = self.waiting[first].share
-            if self.taken + share.slots <= share.limit:
-                yield first
+        if self.line and self.line[0].share.fits(self.taken):
+            yield self.line[0].member.name
         yield from self.acting
 
 
@@ -153,8 +151,8 @@ class Groups:
         noted, own, order = noted or {}, flow.metadata.name, self._order_of(flow)
         # a flow never waits for itself
         holders = {name: member for name, member in members.holders.items() if name != own}
-        line = members.line[: bisect_left(members.line, order)]
-        before = [members.waiting[each[-1]] for each in line if each[-1] not in noted]
+        line = members.line[: bisect_left(members.line, order, key=_ORDER)]
+        before = [each for each in line if each.member.name not in noted]
         for name, entry in noted.items():
             if name == own:
                 continue
@@ -162,13 +160,12 @@ class Groups:
             if entry.share.holds > getattr(holders.get(name), "slots", 0):
                 holders[name] = entry.member
             if entry.share.waits and entry.order < order:
-                insort(before, entry, key=lambda each: each.order)
+                insort(before, entry, key=_ORDER)
         return concurrency.Group(
             holders=tuple(holders[name] for name in sorted(holders)),
             before=tuple(each.member for each in before),
             moves=bool(before)
-            and sum(each.slots for each in holders.values()) + before[0].share.slots
-            <= before[0].share.limit,
+            and before[0].share.fits(sum(each.slots for each in holders.values())),
         )
 
     def limits_of(self, namespace: str, group: concurrency.GroupName) -> list[int]:

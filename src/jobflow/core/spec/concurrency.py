@@ -43,6 +43,10 @@ class Share(NamedTuple):
     limit: int = 1
     """The most places of the group that may be taken once it has them."""
 
+    def fits(self, taken: int) -> bool:
+        """Return whether it gets the places for which it waits if so many are taken."""
+        return taken + self.slots <= self.limit
+
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
