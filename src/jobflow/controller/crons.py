@@ -83,22 +83,17 @@ class Crons(Listener):
         backoff; no other place handles errors."""
         while (key := await self.queue.get()) is not None:
             try:
-                error, at_least = "", 0.0
-                try:
-                    await self.reconcile(key)
-                except ApiError as failure:
-                    error, at_least = str(failure), failure.retry_after or 0.0
-                except NameInUseError as failure:
-                    error = str(failure)
-                except Exception as failure:
+                await self.reconcile(key)
+                self.queue.forget(key)
+            except Exception as failure:
+                error = str(failure)
+                if not isinstance(failure, (ApiError, NameInUseError)):
                     error = f"{type(failure).__name__}: {failure}"
                     if not isinstance(failure, NETWORK_ERRORS):
                         log.exception("reconcile failed", cronjobflow="/".join(key))
-                if error:
-                    wait = round(self.queue.retry(key, at_least=at_least), 3)
-                    log.warning("retrying", cronjobflow="/".join(key), error=error, seconds=wait)
-                else:
-                    self.queue.forget(key)
+                at_least = isinstance(failure, ApiError) and failure.retry_after or 0.0
+                wait = round(self.queue.retry(key, at_least=at_least), 3)
+                log.warning("retrying", cronjobflow="/".join(key), error=error, seconds=wait)
             finally:
                 self.queue.done(key)
 

@@ -209,8 +209,8 @@ class _Start:
 
     def decide(self) -> timedelta | None:
         """Note what to do; return when to plan again, None if only an edit changes anything."""
-        spec, waits = self.cron.spec, self._policy == api.ConcurrencyPolicy.WAIT
-        if waits:
+        spec = self.cron.spec
+        if self._waits:
             self.waits_for = self._awaited()
         if self.cron.suspended:
             return None
@@ -219,17 +219,12 @@ class _Start:
         except schedules.ScheduleFault as fault:
             self._note("ScheduleInvalid", f"no flow starts: {fault}")
             return None
-        if waits:
+        if self._waits:
             self._take_turns(schedule)
         elif (due := self._due(schedule)) is not None:
             self._handle(due)
         following = schedule.next(max(self.now, self.last_schedule_time or self.now))
         return min(following - self.now, LONGEST_WAIT) if following is not None else LONGEST_WAIT
-
-    @property
-    def _floor(self) -> datetime:
-        """The moment after which times are due: earlier ones are done with, or too late."""
-        return self._since if self._begin is None else max(self._since, self._begin)
 
     @property
     def _since(self) -> datetime:
@@ -243,34 +238,39 @@ class _Start:
         return self.now - timedelta(seconds=max(deadline, 0))  # admission refuses a negative one
 
     def _due(self, schedule: schedules.Schedule) -> datetime | None:
-        """Return the last scheduled time without a flow, as long as a flow may start for it."""
-        missed = schedule.missed(self._floor, self.now)
+        """Return the last scheduled time without a flow, with Wait the first, as long as a flow may
+        start for it."""
+        since, begin, waits = self._since, self._begin, self._waits
+        floor = since if begin is None else max(since, begin)
+        missed, decided = schedule.missed(floor, self.now), self._stored_replacing_for
+        if missed is None and decided is not None and decided > since:
+            return decided
+        if begin is not None and (waits or missed is None):
+            if (late := schedule.missed(since, begin)) is not None:
+                at = schedules.format_scheduled_time(late.last)
+                why = "because that is too long ago (spec.startingDeadlineSeconds)"
+                self._note("ScheduleMissed", f"no flow starts for {at}, {why}")
         if missed is None:
-            if (decided := self._stored_replacing_for) is not None and decided > self._since:
-                return decided
-            self._note_late(schedule)
             return None
-        self._note_many(missed, "only the last one starts a flow")
-        return missed.last
-
-    def _note_late(self, schedule: schedules.Schedule) -> None:
-        if (begin := self._begin) is not None and (late := schedule.missed(self._since, begin)):
-            at = schedules.format_scheduled_time(late.last)
-            why = "because that is too long ago (spec.startingDeadlineSeconds)"
-            self._note("ScheduleMissed", f"no flow starts for {at}, {why}")
-
-    def _note_many(self, missed: schedules.Missed, which: str) -> None:
         # as batch/v1 does: the clock or the deadline is probably wrong
         if missed.count > (most := schedules.MAX_MISSED):
+            which = "each of them starts a flow, one after the other"
+            which = which if waits else "only the last one starts a flow"
             self._note(
                 "TooManyMissedTimes",
                 f"more than {most} scheduled times were missed; {which}: "
                 "set or decrease spec.startingDeadlineSeconds, or check the clock",
             )
+        self.due = missed.count if waits else 0
+        return schedule.next(floor) if waits else missed.last
 
     @property
     def _policy(self) -> str:
         return self.cron.spec.concurrency_policy or api.ConcurrencyPolicy.ALLOW
+
+    @property
+    def _waits(self) -> bool:
+        return self._policy == api.ConcurrencyPolicy.WAIT
 
     @property
     def _stored_replacing_for(self) -> datetime | None:
@@ -324,18 +324,19 @@ class _Start:
 
     def _take_turns(self, schedule: schedules.Schedule) -> None:
         """Start the flow of the first time that has none, if no other one is waited for."""
-        is_gone = self.waits_for is not None and self._flow(self.waits_for) is None
-        due = self.last_schedule_time if is_gone else self._first(schedule)
+        awaited = self._flow(self.waits_for)
+        is_gone = self.waits_for is not None and awaited is None
+        due = self.last_schedule_time if is_gone else self._due(schedule)
         if due is None:
             return
         name = schedules.scheduled_name(self.cron.metadata.name, due)
-        awaited = [f for f in self.flows if not f.final and f.metadata.name == self.waits_for]
-        active = {f.metadata.name for f in (*awaited, *filter(_is_active, self.flows))}
+        active = {f.metadata.name for f in self.flows if _is_active(f)}
+        active |= {awaited.metadata.name} if awaited is not None and not awaited.final else set()
         if active:
             end = "succeeded" if self.cron.spec.require_previous_success else "finished"
             message = f"flow {name} starts when {join_names(sorted(active))} has {end}"
             self._note("WaitsForFlow", message, EventType.NORMAL)
-        elif self.waits_for is not None and not is_gone:
+        elif awaited is not None:
             pass  # it has not succeeded, which is noted
         elif (flow := self._flow(name)) is not None:  # of a backfill, or of another policy
             self.last_schedule_time = due
@@ -344,15 +345,6 @@ class _Start:
             self.waits_for = name
             if self.cron.status.waits_for == name:  # the announcement is stored
                 self.actions.append(CreateFlow(name, schedules.build_flow(self.cron, due)))
-
-    def _first(self, schedule: schedules.Schedule) -> datetime | None:
-        """Return the first scheduled time that is due."""
-        self._note_late(schedule)
-        if (missed := schedule.missed(self._floor, self.now)) is None:
-            return None
-        self.due = missed.count
-        self._note_many(missed, "each of them starts a flow, one after the other")
-        return schedule.next(self._floor)
 
     # ------------------------------------------------------------------
 
