@@ -26,15 +26,6 @@ from jobflow.core.text import MAX_NAMES, format_count, join_names
 
 _ENDS_AFTER_ITEMS = (StepEnd.COMPLETED, StepEnd.FAILED, StepEnd.TOLERATED)
 """Ends of steps whose items may have run. The items of a skipped step did not."""
-_NEVER_BEGUN: Mapping[Condition, TargetState] = {
-    Condition.COMPLETED: TargetState.UPSTREAM_FAILED,
-    Condition.RUNNING: TargetState.UPSTREAM_FAILED,
-    Condition.FAILED: TargetState.NOT_TAKEN,
-    Condition.FINISHED: TargetState.NOT_TAKEN,
-    Condition.NOT_FAILED: TargetState.UPSTREAM_FAILED,
-    Condition.ALWAYS: TargetState.MET,
-}
-"""The state of an item of a target that failed before the item began."""
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -144,9 +135,11 @@ class ItemStates:
         end = None if run is None else self._ctx.end_of(target.step, run)
         if end is None and run is not None and self._completing and run.phase != StepPhase.WAITING:
             end = StepEnd.COMPLETED
-        # no further item of that target starts
+        # no further item of that target starts, and one that never began has no failure to handle
         if end is None and target.end is StepEnd.FAILED:
-            return _NEVER_BEGUN[target.want]
+            if target.want in (Condition.FAILED, Condition.FINISHED):
+                return TargetState.NOT_TAKEN
+            return TARGET_STATES[target.want][StepEnd.UPSTREAM_FAILED]
         end = end or target.end
         # it ends no earlier than if it was decided by itself, and fails with its targets
         if run is None and target.untaken is not None:
