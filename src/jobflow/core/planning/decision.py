@@ -72,7 +72,7 @@ class Draft(msgspec.Struct, frozen=True):
     def build(self, flow: JobFlow, allowance: PlanBudget) -> CreateJob | EvaluationFailure:
         """Return the create, or the Failure of a var or of a reference without a value."""
         # vars are evaluated only for an attempt that is created: each costs a part of the budget
-        attempt = self._with_vars(self.attempt, allowance) if self.step.vars else self.attempt
+        attempt = self._with_vars(self.attempt, allowance)
         if isinstance(attempt, EvaluationFailure):
             return attempt
         manifest = self.make(flow, self.step, self.template, attempt)
@@ -98,10 +98,20 @@ class Draft(msgspec.Struct, frozen=True):
         # the steps of a child flow are compared for themselves
         if not WORK[self.kind].has_pods:
             return [None, self.compares()]
-        first = self._first_spec(flow, allowance) if spec is None else spec
-        if isinstance(first, EvaluationFailure):
-            return None
-        return [what_it_does(first), self.compares()]
+        if spec is None:
+            # as if it were the first attempt, with the names of steps in place of those of jobs
+            last = self.attempt
+            assert last.seen is not None
+            seen = replace(last.seen, attempt=AttemptFacts(), names_steps=True)
+            first = Attempt(last.name, index=last.index, case=last.case, seen=seen)
+            attempt = self._with_vars(first, allowance)
+            if isinstance(attempt, EvaluationFailure):
+                return None
+            built = build_spec(flow, self.step, self.template, attempt)
+            if isinstance(built, EvaluationFailure):
+                return None
+            spec = built
+        return [what_it_does(spec), self.compares()]
 
     def _with_vars(self, attempt: Attempt, allowance: PlanBudget) -> Attempt | EvaluationFailure:
         if not self.step.vars or attempt.seen is None:
@@ -123,20 +133,6 @@ class Draft(msgspec.Struct, frozen=True):
         if (fault := find_timeout_fault(value)) is not None:
             return EvaluationFailure(f"timeout: {written} {fault}")
         return format_duration(timedelta(seconds=to_seconds(value)))
-
-    def _first_spec(
-        self, flow: JobFlow, allowance: PlanBudget
-    ) -> dict[str, Any] | EvaluationFailure:
-        """Return the spec of the vcjob as if it were the first of its run, with the names of steps
-        in place of those of jobs."""
-        last = self.attempt
-        assert last.seen is not None
-        seen = replace(last.seen, attempt=AttemptFacts(), names_steps=True)
-        first = Attempt(last.name, index=last.index, case=last.case, seen=seen)
-        attempt = self._with_vars(first, allowance)
-        if isinstance(attempt, EvaluationFailure):
-            return attempt
-        return build_spec(flow, self.step, self.template, attempt)
 
 
 MAX_CREATE_WORK = 40_000

@@ -165,9 +165,7 @@ def find_named_failures(spec: JobFlowSpec, readers: Iterable[Step]) -> dict[str,
     """Return the named fields by step, of steps that have any. `readers`: the steps that may have
     expressions or references."""
     names = set[str]()
-    ended: dict[str, set[str]] = {}
-    retried: dict[str, set[str]] = {}
-    of_items: dict[str, set[str]] = {}
+    found: dict[str, dict[str, frozenset[str]]] = {}
     reads: list[StepRead] = []
     for step in readers:
         expressions = (each.text for each in list_expressions(step))
@@ -178,18 +176,14 @@ def find_named_failures(spec: JobFlowSpec, readers: Iterable[Step]) -> dict[str,
     if any("failure" in text for text in (spec.outputs or {}).values()):
         reads += reads_of_outputs(spec)
     for read in reads:
-        if read.step == ALL_FAILED:
-            for step in spec.flows or ():
-                ended.setdefault(step.name, set()).update(_SIZES)
-        elif read.field in ("", "failure"):
-            found = retried if read.is_own else of_items if read.of_item else ended
-            found.setdefault(read.step, set()).update(FACTS.get(read.key, _SIZES))
-    return {
-        name: NamedFailure(
-            *(frozenset(found.get(name, ())) for found in (ended, retried, of_items))
-        )
-        for name in {**ended, **retried, **of_items}
-    }
+        is_all = read.step == ALL_FAILED
+        if not is_all and read.field not in ("", "failure"):
+            continue
+        when = "retried" if read.is_own else "of_items" if read.of_item else "ended"
+        for name in [step.name for step in spec.flows or ()] if is_all else [read.step]:
+            known = found.setdefault(name, {})
+            known[when] = known.get(when, NO_FIELDS).union(FACTS.get(read.key, _SIZES))
+    return {name: NamedFailure(**known) for name, known in found.items()}
 
 
 def measure_fields(fields: frozenset[str]) -> int:
