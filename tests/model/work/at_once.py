@@ -47,7 +47,8 @@ class AtOnce(OwnWork):
             state.runs = sorted([*state.runs, run], key=lambda run: run.index or 0)
         run.attempts.append(Attempt(attempt))
         attempt.reason = run.reason = reason
-        attempt.ran = run.ended_at = now
+        attempt.ran = None if reason else now
+        run.ended_at = now
         run.phase, run.again_at, state.phase = end, None, "Running"
 
     def values(self, step: Step, context: dict[str, Any]) -> dict[str, Any] | None:

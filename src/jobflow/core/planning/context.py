@@ -298,7 +298,8 @@ class PlanContext:
         # once it was met, it stays so
         if self.layout.graph.names[target] in (dependant.stored.passed_targets or ()):
             return True
-        return has_run(self.observed[target], self.shown_to_dependants(target), self.records)
+        shown = self.shown_to_dependants(target, at_once=True)
+        return has_run(self.observed[target], shown, self.records)
 
     def end_of(self, step: Step, condition: RunCondition) -> StepEnd | None:
         """Return how a step, or one run of it, has ended, or None if it has not."""

@@ -135,7 +135,7 @@ def test_a_failure_without_a_job_is_tolerated_as_that_of_a_job_is() -> None:
 
 def test_a_message_without_a_value_is_an_error() -> None:
     gate = step("a", fail="$(steps.a.outputs.why)", continue_on_failure=True)
-    world = flow(a=values(n="1"), gate=gate).settled()
+    world = flow("a", gate=gate).run()
     found = world.plan().conditions["gate"]
     assert (found.phase, found.reason) == ("Failed", "ExpressionError")
     assert found.message.startswith("fail: $(steps.a.outputs.why) has no value")
@@ -203,3 +203,26 @@ def test_what_depends_on_values_is_reused_if_they_are_equal(
     after = reusing(before.run(), params=[Param(name="p", value=p)])
     assert results(after.settled(), "c") == reused
     assert reasons(after)["b"] == "a step without a job is decided in every flow"
+
+
+def test_matched_items_that_run_again_have_their_new_values() -> None:
+    world = flow(a=step(for_each=ForEach(items=[5, 6])), b=matching("a", compute={"x": "item"}))
+    world = world.run().with_command("RetrySteps", text="b").settled()
+    runs = world.plan().conditions["b"].runs or ()
+    assert [(run.outputs, run.attempts) for run in runs] == [({"x": 5}, 2), ({"x": 6}, 2)]
+
+
+def test_a_step_that_only_fails_has_never_run() -> None:
+    behind = step("gate other", condition="Running", strategy="any", compute={"x": "1"})
+    world = flow("other", gate=step(fail="no"), c=behind).with_spec(failure_policy="Continue")
+    world = world.settled()
+    assert world.plan().phases["c"] == "Waiting"
+    assert world.with_jobs(other="Running").plan().phases["c"] == "Completed"
+
+
+def test_a_step_one_of_whose_items_has_values_has_run() -> None:
+    items = ForEach(items=[0, 1])
+    a = step(for_each=items, compute={"x": "1 / item"}, continue_on_failure=True)
+    world = flow(a=a, b=step("a", condition="Running", compute={"x": "1"}))
+    planned = world.with_spec(failure_policy="Continue").plan()
+    assert planned.phases == {"a": "Failed", "b": "Completed"}

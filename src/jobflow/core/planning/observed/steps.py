@@ -171,6 +171,12 @@ class ObservedStep(ObservedRun):
         known, attempt = self.stored.attempts, self.attempt
         return attempt if attempt > known else known
 
+    def with_decisions(self, decided: Decisions | None) -> "ObservedStep":
+        """Return the step, and its runs from before a retry, with new decisions."""
+        stored = msgspec.structs.replace(self.stored, decisions=decided)
+        runs = [msgspec.structs.replace(run, decided=decided) for run in self.runs]
+        return msgspec.structs.replace(self, stored=stored, decided=decided, runs=runs)
+
     def new_condition(self, **fields: Any) -> StepCondition:
         """Return a new condition that keeps what lasts from one attempt to the next."""
         return StepCondition(
@@ -281,7 +287,9 @@ def has_run(observed: ObservedStep, now: StepCondition, records: Mapping[str, Jo
         return has_run_once(observed, now, records)
     if observed.ran is None:
         known = {run.index: run for run in now.runs or ()}
-        observed.ran = now.phase == StepPhase.COMPLETED or any(
+        # `runs` lacks the items that this plan has decided at once
+        done = [now, *filter(has_begun, known.values())]
+        observed.ran = any(each.phase == StepPhase.COMPLETED for each in done) or any(
             has_run_once(run, known.get(run.index, run.stored), records) for run in observed.runs
         )
     return observed.ran
@@ -292,7 +300,8 @@ def has_run_once(run: ObservedRun, now: RunCondition, records: Mapping[str, JobR
     if now.phase in (JobPhase.RUNNING, JobPhase.COMPLETING, JobPhase.COMPLETED):
         return not now.attempts or now.attempts > now.past_attempts
     past = run.stored.past_attempts
-    if not (run.work.has_objects or run.work.asks):  # it is Running from its start
+    work = run.work
+    if not (work.has_objects or work.asks or work.at_once):  # it is Running from its start
         return now.attempts > past
     for job in run.jobs:
         if attempt_of(job) > past and any(

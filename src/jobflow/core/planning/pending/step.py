@@ -236,8 +236,7 @@ class PendingSteps:
             return skip(observed, StepReason.STOPPED, message)
         # a crash between the create and the status must not take another branch
         if decided is not observed.stored.decisions:
-            stored = msgspec.structs.replace(observed.stored, decisions=decided)
-            ready = msgspec.structs.replace(observed, stored=stored, decided=decided)
+            ready = observed.with_decisions(decided)
             if ready.work.at_once:  # its end is stored with them
                 return self.begin(ready)
             if ctx.source is not None and (taken := self._taken(ready)) is not None:
