@@ -15,30 +15,32 @@ import msgspec
 
 from jobflow.api.flow.control import ReusePolicy
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
-from jobflow.api.flow.status import RunCondition, StepPhase
-from jobflow.api.flow.step import Strategy
+from jobflow.api.flow.status import StepPhase
 from jobflow.api.resources import Object, ObjectMeta
 from jobflow.api.volcano.job import Job, JobCondition, JobOutline, JobPhase, JobState, JobStatus
 from jobflow.api.volcano.pod import Pod
 from jobflow.core.cel.budget import NEXT_PLAN_DELAY
-from jobflow.core.manifests.fingerprint import digest
 from jobflow.core.manifests.volume_claims import movable_claims
 from jobflow.core.names import claim_names, format_place
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.flow.volume_claims import AGAIN, why_it_stays
 from jobflow.core.planning.observed.steps import ObservedRun, ObservedStep, fresh
-from jobflow.core.planning.observed.view import ClaimAnswer, ClaimHolder, View
-from jobflow.core.planning.reuse import are_reused
-from jobflow.core.planning.started.run import compared
-from jobflow.core.planning.virtual_time.differences import describe_change
+from jobflow.core.planning.observed.view import ClaimAnswer, ClaimHolder
+from jobflow.core.planning.virtual_time.differences import (
+    FormerFlow,
+    difference,
+    has_result,
+    no_result,
+    targets_again,
+)
 from jobflow.core.planning.virtual_time.flow import RunningJob, VirtualFlow
 from jobflow.core.planning.virtual_time.loop import VirtualTime
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.concurrency import NO_GROUP, Group, GroupName
 from jobflow.core.spec.items import get_items
 from jobflow.core.text import join_names
-from jobflow.core.work import has_own_job, may_run_steps
+from jobflow.core.work import may_run_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +157,10 @@ def preview(
         else:
             staying[claim] = "stays there, because the new flow has none of this name"
     refusal = state.message if outermost.flow.final and not outermost.flow.status.reuse else ""
-    olds = {name: _Old(each, templates, now) for name, each in outermost.sources.items()}
-    chain = [_Old(each, templates, now) for each in earlier]
+    olds = {
+        name: FormerFlow(each, templates.stored, now) for name, each in outermost.sources.items()
+    }
+    chain = [FormerFlow(each, templates.stored, now) for each in earlier]
     flows = {each.flow.metadata.name: each for each in time.all_flows}
     explainer = _Explainer(flows, olds, chain, time.now)
     rows = [*explainer.rows(outermost, "")]
@@ -178,53 +182,13 @@ def _held(
     return found
 
 
-class _Old:
-    """A flow that is reused, as its last plan knew it."""
-
-    def __init__(self, flow: JobFlow, templates: Templates, now: datetime) -> None:
-        self.name = flow.metadata.name
-        view = View(templates={each.metadata.name: each for each in templates.stored})
-        self.ctx = PlanContext.of(flow, view, now)
-        self._by_item: dict[str, dict[str, list[ObservedRun]]] = {}
-
-    def step(self, name: str) -> ObservedStep | None:
-        position = self.ctx.layout.graph.index.get(name)
-        is_step = position is not None and position < self.ctx.layout.last_from
-        return self.ctx.observed[position] if is_step and position is not None else None
-
-    def run_for(self, run: ObservedRun, taken: frozenset[str]) -> ObservedRun | None:
-        """Return the former run of a run: one with an equal item, else that with its index."""
-        step = self.step(run.step.name)
-        if step is None or not step.loops:
-            return step
-        equal: Sequence[ObservedRun] = ()
-        if run.step.for_each is not None and step.step.for_each is not None:
-            equal = self._items_of(step).get(digest(run.item), ())
-        with_results = (each for each in equal if _has_result(each) and each.job_name not in taken)
-        if (found := next(with_results, None)) is not None or equal:
-            return found or equal[0]
-        return next((each for each in step.each if each.index == run.index), None)
-
-    def _items_of(self, step: ObservedStep) -> dict[str, list[ObservedRun]]:
-        """Return the runs of a step by their items."""
-        if (found := self._by_item.get(step.step.name)) is None:
-            found = self._by_item[step.step.name] = {}
-            for run in step.each:
-                found.setdefault(digest(run.item), []).append(run)
-        return found
-
-
-def _has_result(run: ObservedRun) -> bool:
-    return run.stored.phase == StepPhase.COMPLETED and bool(run.stored.fingerprint)
-
-
 @dataclass(frozen=True, slots=True)
 class _Explainer:
     flows: Mapping[str, VirtualFlow]
     """The new flow and its child flows, by name."""
-    olds: Mapping[str, _Old]
+    olds: Mapping[str, FormerFlow]
     """The flows that are reused, by name."""
-    chain: Sequence[_Old]
+    chain: Sequence[FormerFlow]
     now: datetime
 
     def rows(self, flow: VirtualFlow, steps: str) -> Iterator[ReuseRow]:
@@ -258,7 +222,7 @@ class _Explainer:
         run: ObservedRun,
         position: int,
         ctx: PlanContext,
-        old: _Old | None,
+        old: FormerFlow | None,
         taken: frozenset[str],
     ) -> str:
         step, stored = run.step, run.stored
@@ -272,23 +236,23 @@ class _Explainer:
             return "a daemon starts in every flow"
         if step.reuse_policy == ReusePolicy.NEVER:
             return "its reusePolicy is Never"
-        if again := _targets_again(position, run.index, ctx, old):
+        if again := targets_again(position, run.index, ctx, old):
             return again
         if stored.phase == StepPhase.FAILED:
             return f"it would fail: {stored.message}"
         if old is None:
             return "no flow is reused here"
         former = old.run_for(run, taken)
-        if former is None or not _has_result(former):
-            why = _no_result(run, former, ctx, old)
+        if former is None or not has_result(former):
+            why = no_result(run, former, ctx, old)
             has_it = (
                 each.name
                 for each in self.chain
-                if (before := each.run_for(run, frozenset())) is not None and _has_result(before)
+                if (before := each.run_for(run, frozenset())) is not None and has_result(before)
             )
             name = next(has_it, None)
             return why if name is None else f"{why}; {name} has it: reuse {name} instead"
-        return _difference(run, former, ctx, old, taken)
+        return difference(run, former, ctx, old, taken)
 
 
 def _runs_of(observed: ObservedStep, ctx: PlanContext) -> Iterator[ObservedRun]:
@@ -303,98 +267,6 @@ def _runs_of(observed: ObservedStep, ctx: PlanContext) -> Iterator[ObservedRun]:
     else:
         for index in range(len(items)):
             yield known.get(index) or fresh(observed, ctx.flow.metadata.name, index)
-
-
-def _targets_again(position: int, index: int | None, ctx: PlanContext, old: _Old | None) -> str:
-    """Return which targets of a run are not reused, or ""."""
-    need, names = ctx.layout.needs[position], ctx.layout.graph.names
-    again, asked = list[str](), list[str]()
-    for target in need.targets:
-        observed = ctx.observed[target]
-        if observed.step.daemon and observed.step.reuse_policy == ReusePolicy.IF_UNCHANGED:
-            continue
-        if target in need.matched and index is not None:
-            runs = [run for run in observed.runs if run.index == index]
-            is_taken = any(
-                _is_taken(run.stored) or run.stored.reason == StepReason.NOT_TAKEN for run in runs
-            )
-        else:
-            is_taken = are_reused([target], ctx)
-        if not is_taken:
-            (asked if observed.work.asks else again).append(names[target])
-    if again:
-        return f"its target{_s(again)} {join_names(again)} run{_s(again, of_verb=True)} again"
-    if asked:
-        is_are = "is" if len(asked) == 1 else "are"
-        return f"its target{_s(asked)} {join_names(asked)} {is_are} asked for again"
-    # their ends are not in the fingerprint
-    if need.how is Strategy.ANY and old is not None:
-        for target in need.targets:
-            if not are_reused([target], ctx, as_before=old.ctx.flow):
-                return f"its target {names[target]} has ended otherwise than in {old.name}"
-    return ""
-
-
-def _is_taken(run: RunCondition) -> bool:
-    return run.reason == StepReason.REUSED or bool(run.origin)
-
-
-def _s(names: Sequence[str], *, of_verb: bool = False) -> str:
-    return "s" if (len(names) == 1) is of_verb else ""
-
-
-def _no_result(run: ObservedRun, former: ObservedRun | None, ctx: PlanContext, old: _Old) -> str:
-    step = old.step(run.step.name)
-    if step is None:
-        return f"{old.name} has no such step"
-    if may_run_steps(run.step):
-        return f"{old.name} has no child flow for it that has the same before it"
-    if former is None:
-        return f"{old.name} has no such item"
-    phase, stored = former.stored.phase, former.stored
-    if phase == StepPhase.FAILED and stored.reason in _CANCELLED:
-        return f"it was cancelled in {old.name}"
-    if phase == StepPhase.FAILED and stored.attempts:
-        return f"it failed in {old.name}{_since_failure(run, former, ctx, old)}"
-    if phase == StepPhase.COMPLETED:
-        lost = "an earlier version of JobFlow made it, or there was no room in the status"
-        return f"{old.name} has no fingerprint of it: {lost}"
-    if phase == StepPhase.SKIPPED and stored.reason not in _NEVER_REACHED:
-        return f"it was skipped in {old.name}"
-    return f"{old.name} never reached it"
-
-
-_CANCELLED = frozenset({StepReason.CANCELLED, StepReason.CANCELLED_BY_USER})
-_NEVER_REACHED = frozenset({StepReason.UPSTREAM_FAILED, StepReason.STOPPED, StepReason.BLOCKED})
-
-
-def _since_failure(run: ObservedRun, former: ObservedRun, ctx: PlanContext, old: _Old) -> str:
-    """Return the end of a sentence: what has changed since a run failed."""
-    before, after = compared(former, old.ctx), compared(run, ctx)
-    if before is None or after is None:
-        return ""
-    if digest(before) != digest(after):
-        return f"; {describe_change(before, after)}"
-    # no fingerprint says which template it had
-    is_known = has_own_job(former.step, former.case)
-    unless = "" if is_known else ", unless its template has changed since"
-    return f", and would run the same again{unless}"
-
-
-def _difference(
-    run: ObservedRun, former: ObservedRun, ctx: PlanContext, old: _Old, taken: frozenset[str]
-) -> str:
-    """Return what differs between a run and its former run, which has a result."""
-    before, after = compared(former, old.ctx), compared(run, ctx)
-    if before is None or after is None or digest(before) != former.stored.fingerprint:
-        return f"its template or JobFlow has changed since {old.name}"
-    if digest(after) == former.stored.fingerprint:
-        if former.job_name in taken:
-            return f"another item has the result of {old.name}"
-        if former.stored.outputs is None:
-            return f"its outputs were not read in {old.name}"
-        return "there is no room for its outputs"
-    return describe_change(before, after)
 
 
 # ------------------------------------------------------------------ virtual time
