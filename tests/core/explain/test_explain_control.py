@@ -38,6 +38,15 @@ def test_items_are_counted() -> None:
     assert "Step a (2/40 items done, 1 running) is Running." in why(flow)
 
 
+def test_a_long_goal_of_items_is_cut_in_one_line() -> None:
+    until = "items.exists(i, i.outputs.loss < 0.1)\n|| " + "size(items) > 20 && " * 10 + "true"
+    step = Step(name="a", for_each=ForEach(count=40, until=until))
+    [_, goal] = why(one(step, StepCondition(phase="Running")), "a")
+    assert "\n" not in goal
+    assert goal.startswith("It completes as soon as `items.exists(i, i.outputs.loss < 0.1) || size")
+    assert goal.endswith("…` holds (forEach.until).")
+
+
 def test_a_step_with_items_has_no_job_of_its_own() -> None:
     step = Step(name="a", for_each=ForEach(count=40))
     condition = StepCondition(

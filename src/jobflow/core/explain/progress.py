@@ -13,9 +13,11 @@ from jobflow.core.pods.failure import describe_end
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.items import get_items
 from jobflow.core.spec.step_commands import asks
-from jobflow.core.text import format_count
+from jobflow.core.text import format_count, shorten
 from jobflow.core.work import ends_in_status
 
+_MAX_EXPRESSION = 120
+"""Characters of an expression in a sentence."""
 CAUSE_DROPPED = "the cause was dropped, because the status of the flow is too large"
 
 
@@ -140,4 +142,9 @@ def describe_tolerance(each: ForEach | None) -> Iterator[str]:
         least = f"{each.min_success} of its items have completed (forEach.minSuccess)"
         yield f"It completes as soon as {least}."
     if each.until is not None:
-        yield f"It completes as soon as `{each.until}` holds (forEach.until)."
+        yield f"It completes as soon as {quote_expression(each.until)} holds (forEach.until)."
+
+
+def quote_expression(text: str) -> str:
+    """Return an expression as part of a sentence, on one line and cut if it is long."""
+    return f"`{shorten(' '.join(text.split()), _MAX_EXPRESSION)}`"

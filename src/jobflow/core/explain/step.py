@@ -12,6 +12,7 @@ from jobflow.api.flow.step import Condition, Step, Strategy
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.explain import progress
 from jobflow.core.explain.item import MAX_VALUE
+from jobflow.core.explain.progress import quote_expression
 from jobflow.core.explain.remedies import describe_job, describe_nothing_ran, describe_remedy
 from jobflow.core.explain.root_causes import (
     TARGET_WAITS,
@@ -47,8 +48,6 @@ _VERBS: Mapping[Condition, str] = {
     Condition.NOT_FAILED: "complete or be skipped",
     Condition.ALWAYS: "end",
 }
-_MAX_EXPRESSION = 120
-"""Characters of an expression in a sentence."""
 _VERBS_OF_MESSAGES = ("waits ", "will ", "runs ")
 """Beginnings of messages whose subject is the step."""
 
@@ -86,14 +85,15 @@ class StepExplainer:
             yield from self._describe_run(step, condition)
         spec, decisions = self._ctx.observed[step].step, condition.decisions or Decisions()
         if decisions.when and spec.when is not None:
-            yield f"Its condition is true: {_quote(spec.when)}."
+            yield f"Its condition is true: {quote_expression(spec.when)}."
         if (case := spec.case_of(decisions)) is not None:
-            why = "the default" if case.when is None else _quote(case.when)
+            why = "the default" if case.when is None else quote_expression(case.when)
             which = f"case {(decisions.case or 0) + 1} of {len(spec.switch or ())} ({why})"
             yield f"Its switch chose {which}: it runs {progress.describe_work(spec, case)}."
         source = spec.for_each.from_ if spec.for_each is not None else None
         if decisions.items is not None and source is not None:
-            yield f"Its {format_count(len(decisions.items), 'item')} come from {_quote(source)}."
+            count = format_count(len(decisions.items), "item")
+            yield f"Its {count} come from {quote_expression(source)}."
         yield from _describe_runs(spec, condition)
         flow, waits = self._ctx.flow, condition.reason == StepReason.PARALLELISM
         limit = describe_scaling(flow, None if waits else spec)
@@ -336,7 +336,9 @@ def _describe_runs(step: Step, condition: StepCondition) -> Iterator[str]:
     if not runs:
         return
     if step.repeat is not None and condition.phase not in ENDED_STEP_PHASES:
-        until = f", until {_quote(step.repeat.until)} is true" if step.repeat.until else ""
+        until = (
+            f", until {quote_expression(step.repeat.until)} is true" if step.repeat.until else ""
+        )
         yield f"It is at {runs}{until}."
     else:
         yield f"It has {runs}."
@@ -394,8 +396,3 @@ def _format_when(time: datetime, now: datetime) -> str:
     if time <= now:
         return "now"
     return f"in {format_duration(time - now)} (at {format_time(time, now)})"
-
-
-def _quote(expression: str) -> str:
-    text = " ".join(expression.split())
-    return f"`{text if len(text) <= _MAX_EXPRESSION else text[: _MAX_EXPRESSION - 1] + '…'}`"
