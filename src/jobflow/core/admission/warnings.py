@@ -258,7 +258,7 @@ def addresses_have_names(facts: FlowFacts) -> Iterator[FieldWarning]:
         for at, text in walk_texts(layer.written, layer.path) if layer.open else ():
             for found in _ADDRESS.finditer(text) if ".job)" in text else ():
                 name = found["step"] or found["host"]
-                step = facts.position(name)
+                step = facts.index.get(name)
                 own = [each.resolved for each in facts.resolved_steps if each.step == step]
                 plugins = [each.spec.get("plugins") or {} for each in own]
                 if not own or any(not HOSTNAME_PLUGINS.isdisjoint(each) for each in plugins):

@@ -30,7 +30,7 @@ from jobflow.core.admission.analysis.jobs.layer_locations import (
     misfits_of_layers,
     unknown_elements,
 )
-from jobflow.core.admission.analysis.places import ProbeEntry
+from jobflow.core.admission.analysis.places import ProbeEntry, UpstreamSteps
 from jobflow.core.admission.analysis.tree_budget import TreeBudget
 from jobflow.core.admission.analysis.visible_names import NameScope
 from jobflow.core.cel.expression import EvaluationFailure
@@ -215,11 +215,12 @@ class FlowFacts:
             if takes_items(self.steps[i])
         ]
 
-    def position(self, name: str) -> int | None:
-        if (found := self.graph.index.get(name)) is not None:
-            return found
-        last = self.finally_graph.index.get(name)
-        return None if last is None else len(self.flows) + last
+    @lazy_property
+    def index(self) -> Mapping[str, int]:
+        """The positions of steps by name; of two with one name that of the first."""
+        if not self.finally_steps:
+            return self.graph.index
+        return {name: i for i, name in reversed([*enumerate(self.names)])}
 
     def targets(self, step: int) -> Sequence[int]:
         """Return the positions of the steps that a step depends on."""
@@ -253,7 +254,8 @@ class FlowFacts:
 
     @lazy_property
     def expressions(self) -> FlowExpressions:
-        scope = NameScope(self.flow, self.graph, self.finally_graph, self.steps, self.tasks)
+        upstream = UpstreamSteps(self.graph, self.finally_graph, self.steps)
+        scope = NameScope(self.flow, self.index, upstream, self.tasks)
         return FlowExpressions(self.written_expressions, scope, self.budget, self.level)
 
     @lazy_property

@@ -118,26 +118,18 @@ class UpstreamSteps:
 
     def __init__(self, graph: Graph, finally_graph: Graph, steps: Sequence[Step]) -> None:
         """`graph`: of spec.flows; `steps`: those of `finally` last."""
-        self._graph = graph
-        self._finally_graph = finally_graph
-        self._steps = steps
+        self.steps = steps
+        self.graph = graph
         self._graphs = ((0, graph), (len(graph), finally_graph))
-
-    def find(self, name: str) -> int | None:
-        found = self._graph.index.get(name)
-        if found is None and (found := self._finally_graph.index.get(name)) is not None:
-            found += len(self._graph)
-        return found
 
     def depends_on(self, step: int, target: int) -> bool:
         """Return whether a step depends on another one of its list."""
-        is_target = step < len(self._graph) and target in self._graph.targets[step]
+        is_target = step < len(self.graph) and target in self.graph.targets[step]
         return is_target or bool(self._upstream[step] >> target & 1)
 
-    def may_still_run(self, step: int, name: str) -> bool:
+    def may_still_run(self, step: int, target: int) -> bool:
         """Return whether an upstream step may not have ended when a step starts."""
-        target, first = self.find(name), len(self._graph)
-        if target is None or target < first <= step:
+        if target < len(self.graph) <= step:
             return False
         return not self._ended[step] >> target & 1
 
@@ -203,7 +195,7 @@ class UpstreamSteps:
     def _bits(self, of_target: Callable[[int, int, list[int]], int]) -> list[int]:
         """Return, for each step, the steps that its targets add to it. `of_target` is given a step,
         one of its targets, and what the steps before have."""
-        found = [0] * len(self._steps)
+        found = [0] * len(self.steps)
         for first, graph in self._graphs:
             for position in graph.order:
                 for target in graph.targets[position]:
@@ -211,18 +203,18 @@ class UpstreamSteps:
         return found
 
     def _matches_items_of(self, step: int, target: int) -> bool:
-        own, other = self._steps[step], self._steps[target]
+        own, other = self.steps[step], self.steps[target]
         return own.matches_items and get_probe(own) is None and other.for_each is not None
 
     def _awaits_all(self, step: int) -> bool:
         # after a probe, or with one of several targets, nothing has ended for certain
-        own = self._steps[step]
+        own = self.steps[step]
         are_all = get_strategy(own) is Strategy.ALL or len({*own.targets}) == 1
         return are_all and get_probe(own) is None
 
     def _awaits_end_of(self, step: int, target: int) -> bool:
         """Return whether a target has ended for certain when a step starts."""
-        condition = get_condition_for(self._steps[step], self._steps[target])
+        condition = get_condition_for(self.steps[step], self.steps[target])
         return condition is not Condition.RUNNING and self._awaits_all(step)
 
 

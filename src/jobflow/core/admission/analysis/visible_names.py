@@ -17,7 +17,6 @@ from jobflow.core.cel import references, scope
 from jobflow.core.cel.language.tree import Mention
 from jobflow.core.cel.language.values import TYPES
 from jobflow.core.pods.failure import FACTS, FACTS_OF_CHILD
-from jobflow.core.spec.graph import Graph
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
 from jobflow.core.work import may_run_steps, work_of
@@ -45,16 +44,16 @@ class NameScope:
     def __init__(
         self,
         flow: JobFlow,
-        graph: Graph,
-        finally_graph: Graph,
-        steps: Sequence[Step],
+        index: Mapping[str, int],
+        upstream: places.UpstreamSteps,
         tasks: KnownTasks,
     ) -> None:
-        """`graph`: of spec.flows; `steps`: those of `finally` last."""
+        """`index`: the positions of the steps by name."""
         self._tasks = tasks
-        self._steps = steps
-        self._graph = graph
-        self._upstream = places.UpstreamSteps(graph, finally_graph, steps)
+        self._index = index
+        self._upstream = upstream
+        self._steps = upstream.steps
+        self._graph = upstream.graph
         self._flow_fields = ["name", "namespace"]
         if SCHEDULED_TIME in (flow.metadata.annotations or {}):
             self._flow_fields.append("scheduledTime")
@@ -65,7 +64,7 @@ class NameScope:
         self._has_open_name: dict[int, bool] = {}
         """By id of the tasks of a step, which live as long as their flow."""
         self._param_suggester = Suggester([param.name for param in flow.spec.params or ()])
-        self._step_suggester = Suggester(graph.names)
+        self._step_suggester = Suggester(upstream.graph.names)
 
     def _variables(self, place: places.ExpressionPlace) -> list[str]:
         return places.variables_of(place, None if place.is_of_flow else self._steps[place.position])
@@ -119,7 +118,7 @@ class NameScope:
         if fault is not None or place.stage is not Stage.VARS:
             return fault
         # the outputs and other facts of a step that still runs are not known yet
-        is_over = not self._upstream.may_still_run(place.position, keys[0])
+        is_over = not self._upstream.may_still_run(place.position, self._index[keys[0]])
         if is_over or keys[1:2] in (("phase",), ("job",)):
             return None
         how = "wait until it has ended"
@@ -185,7 +184,7 @@ class NameScope:
         self, place: places.ExpressionPlace, name: str, *, of_item: bool = False
     ) -> str | None:
         """Return why a step cannot be read, or None. `of_item`: a single item of it."""
-        target, first = self._upstream.find(name), len(self._graph)
+        target, first = self._index.get(name), len(self._graph)
         if target is None:
             guess = self._step_suggester.nearest(name)
             is_usable = guess is not None and self._step(place, guess) is None
@@ -221,8 +220,7 @@ class NameScope:
 
     def _fact(self, name: str, mention: Mention) -> str | None:
         keys = mention.keys[1:]
-        position = self._upstream.find(name)
-        assert position is not None, "the step exists"
+        position = self._index[name]
         step = self._steps[position]
         # items have a job each, so the step has none
         absent = {"items"} if step.for_each is None else {"job"}
@@ -262,15 +260,12 @@ class NameScope:
 
     def _matches(self, place: places.ExpressionPlace, name: str) -> bool:
         """Return whether `steps[name].item` has a meaning at a place."""
-        target = self._upstream.find(name)
-        if target is None or "item" not in self._variables(place):
-            return False
-        return self._upstream.matches(place.position, target)
+        has_item = name in self._index and "item" in self._variables(place)
+        return has_item and self._upstream.matches(place.position, self._index[name])
 
     def _item(self, place: places.ExpressionPlace, name: str, keys: tuple[str, ...]) -> str | None:
         """Return the fault of fields of `steps[name].item`."""
-        position = self._upstream.find(name)
-        assert position is not None, "the step exists"
+        position = self._index[name]
         step = self._steps[position]
         if "item" not in self._variables(place):
             return f'{self._no_variable(place, "item")}, and so steps["{name}"].item'
@@ -301,13 +296,13 @@ class NameScope:
             return None
         found = _DASHED.match(text, mention.at + len("steps."))
         written = found.group() if found is not None else ""
-        if self._upstream.find(mention.keys[0]) is not None and "-" not in written.split(".")[0]:
+        if mention.keys[0] in self._index and "-" not in written.split(".")[0]:
             return None
         # the longest name that exists is meant
         ends = (end for end in range(len(written) - 1, 0, -1) if written[end] in ".-")
         for end in [len(written), *ends]:
             name = written[:end]
-            if name != mention.keys[0] and self._upstream.find(name) is not None:
+            if name != mention.keys[0] and name in self._index:
                 return name
         return None
 
@@ -316,7 +311,7 @@ class NameScope:
     ) -> str | None:
         """Return the fault of a reference, which has fewer names than an expression, or None."""
         if root == "steps":
-            keys = references.as_item(keys, lambda name: self._upstream.find(name) is not None)
+            keys = references.as_item(keys, self._index.__contains__)
             if keys[1:] == ("item",):
                 return (
                     f"write which field of it is meant, as in $(steps.{keys[0]}.item.outputs.KEY)"
@@ -330,9 +325,9 @@ class NameScope:
                 name, facts, owner = f"{step}.item", scope.ITEM_FIELDS, "an item"
                 rest = rest.removeprefix("item.")
             word = rest.partition(".")[0]
-            if word in facts and self._upstream.find(step) is not None:
+            if word in facts and step in self._index:
                 return f"{word} has no fields; write $(steps.{name}.{word})"
-            if word and self._upstream.find(step) is not None:  # `x.output.y`
+            if word and step in self._index:  # `x.output.y`
                 return unknown_field(owner, (word,), facts)
             example = "$(steps.NAME.outputs.KEY)"
             others = ", ".join(f".{fact}" for fact in REFERENCE_FACTS[1:])

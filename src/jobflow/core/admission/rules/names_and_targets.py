@@ -50,9 +50,7 @@ def steps_have_names(facts: FlowFacts) -> Iterator[Violation]:
 
 def step_names_are_unique(facts: FlowFacts) -> Iterator[Violation]:
     # steps of `finally` share the names of the others
-    first: dict[str, int] = facts.graph.index
-    if facts.finally_steps:
-        first = {name: i for i, name in reversed([*enumerate(facts.names)])}
+    first = facts.index
     if len(first) == len(facts.names):
         return
     for i, name in enumerate(facts.names):

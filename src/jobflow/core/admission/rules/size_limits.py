@@ -159,7 +159,7 @@ def least_status(facts: FlowFacts) -> int:
         size += _StatusOfOptions(facts).total
     readers = [step for _, step in facts.steps_with_options]
     for name, named in find_named_failures(facts.flow.spec, readers).items():
-        position = facts.position(name)
+        position = facts.index.get(name)
         runs = 1 if position is None else facts.job_counts[position].runs or 1
         # after the end of the step only itself has the facts of its failure, and its items have
         # those that other items read; before that every run has them
