@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from jobflow.core.admission.analysis.places import ExpressionPlace
 from jobflow.core.cel.references import has_reference, parse_reference
 from jobflow.core.json_values import maps, walk
 from jobflow.core.suggest import Suggester
-from jobflow.core.violations import format_path
+from jobflow.core.violations import FieldWarning, format_path, quote
 
 _ROOTS = ("params", "item", "index", "attempt", "retries", "failure", "flow", "steps", "vars")
 _MEANT = {
@@ -149,7 +150,25 @@ _EXAMPLES = {
 }
 
 
-def nearest_reference(facts: FlowFacts, place: ExpressionPlace, path: str) -> str:
+def references_are_spelled_right(facts: FlowFacts) -> Iterator[FieldWarning]:
+    # a text that only looks like a reference stays as it is
+    room = MAX_MISTAKEN
+    for layer in facts.references:
+        judge = partial(_nearest_reference, facts, layer.place)
+        for found in mistaken_references(layer.written, layer.path, judge):
+            detail = (
+                f"{quote(found.text)} looks like a reference but is not one, so it is left as it "
+                f"is ({found.advice})"
+            )
+            if found.can_be_escaped:
+                detail += "; if that is intended, write $$( instead of $("
+            yield FieldWarning(layer.written_path(found.path), detail)
+            room -= 1
+        if room <= 0:
+            return
+
+
+def _nearest_reference(facts: FlowFacts, place: ExpressionPlace, path: str) -> str:
     """Return the path with a name for its placeholder, or "" if no reference here can have it."""
     root, *keys = path.split(".")
     paths = [path]

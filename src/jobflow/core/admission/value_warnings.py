@@ -1,19 +1,22 @@
-"""Warnings about the values of a flow: params, compared phases, and outputs."""
+"""Warnings about the values of a flow: params, conditions, compared phases, and outputs."""
 
 from collections.abc import Iterable, Iterator
 
 from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.status import FlowPhase, StepPhase
+from jobflow.api.flow.step import Condition, Step
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import FieldWarningRule, RuleGroup
 from jobflow.core.admission.volcano.job_view import elements, job_view
+from jobflow.core.cel.expression import Expression, parse_expression
 from jobflow.core.cel.language.tree import Comparison
 from jobflow.core.cel.references import has_other_brackets
 from jobflow.core.limits import MAX_MESSAGE_BYTES, MAX_POD_MESSAGE_BYTES
 from jobflow.core.pods.outputs import message_limit
 from jobflow.core.spec.expressions import find_needed_outputs
 from jobflow.core.spec.items import count_of, get_items
+from jobflow.core.spec.readiness import get_probe
 from jobflow.core.suggest import Suggester
 from jobflow.core.text import format_count, join_names
 from jobflow.core.violations import FieldWarning, quote
@@ -66,6 +69,45 @@ def until_reads_the_items(facts: FlowFacts) -> Iterator[FieldWarning]:
                 "it does not read items, so its value is the same whichever of them have completed"
             )
             yield FieldWarning(each.path, detail)
+
+
+def steps_behind_optional_ones_run(facts: FlowFacts) -> Iterator[FieldWarning]:
+    # a step all of whose targets were not taken is skipped with them
+    optional = {i: whens for i, step in facts.steps_with_options if (whens := _whens(step))}
+    for i, depends_on in enumerate(step.depends_on for step in facts.steps) if optional else ():
+        targets = facts.targets(i)
+        # a probe decides alone
+        has_probe = get_probe(facts.steps[i]) is not None
+        if has_probe or depends_on is None or not targets or not optional.keys() >= {*targets}:
+            continue
+        own = depends_on.conditions or {}
+        words = {own.get(facts.names[t], depends_on.condition) for t in targets}
+        branches = {optional[target] for target in targets}
+        # conditions on the same values are branches, one of which is usually taken
+        if words <= {None, Condition.FINISHED} and len(set(map(_values, branches))) == len(
+            branches
+        ):
+            names = join_names([facts.names[target] for target in targets])
+            detail = (
+                f"the step is skipped if {names} {'are' if len(targets) > 1 else 'is'}; set "
+                "condition to NotFailed to run it then too, to Always to run it also after a "
+                "failure, or to Completed if that is meant"
+            )
+            yield FieldWarning(f"{facts.path(i)}.dependsOn.targets", detail)
+
+
+def _whens(step: Step) -> tuple[str, ...]:
+    """Return the conditions without one of which a step is not taken; empty if it always is."""
+    cases = [case.when for case in step.switch or ()]
+    whens = [step.when] if step.when is not None else [] if None in cases else cases
+    return tuple(text for text in whens if text is not None)
+
+
+def _values(whens: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
+    """Return the paths of the values that conditions read."""
+    parsed = (parse_expression(text) for text in whens)
+    known = (each for each in parsed if isinstance(each, Expression))
+    return frozenset((found.root, *found.keys) for each in known for found in each.mentions)
 
 
 def unknown_phases(compared: Iterable[Comparison]) -> Iterator[tuple[str, str]]:
@@ -133,7 +175,10 @@ def outputs_have_room(facts: FlowFacts) -> Iterator[FieldWarning]:
 
 
 VALUE_WARNINGS: tuple[RuleGroup[FieldWarningRule], ...] = (
-    RuleGroup(lambda facts: facts.steps_with_options, (tolerances_say_something,)),
+    RuleGroup(
+        lambda facts: facts.steps_with_options,
+        (tolerances_say_something,),
+    ),
     RuleGroup(
         lambda facts: facts.written_expressions, (compared_phases_exist, until_reads_the_items)
     ),

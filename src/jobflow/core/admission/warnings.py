@@ -5,33 +5,25 @@ A field warning has a path, and `jobflow lint` makes a fault of it if it has a r
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from itertools import islice
 from typing import Any
 
 import msgspec
 
 from jobflow.api.flow.jobflow import templates_of
-from jobflow.api.flow.step import Condition, Step
 from jobflow.core.admission import rule
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.analysis.jobs.layer_locations import as_written, innermost, locations_of
 from jobflow.core.admission.analysis.jobs.resolved_specs import is_open
-from jobflow.core.admission.mistaken_references import (
-    MAX_MISTAKEN,
-    mistaken_references,
-    nearest_reference,
-)
+from jobflow.core.admission.mistaken_references import MAX_MISTAKEN, references_are_spelled_right
 from jobflow.core.admission.rules.names_and_targets import awaited_ends
-from jobflow.core.admission.value_warnings import VALUE_WARNINGS
+from jobflow.core.admission.value_warnings import VALUE_WARNINGS, steps_behind_optional_ones_run
 from jobflow.core.admission.volcano.job_view import job_view
-from jobflow.core.cel.expression import Expression, parse_expression
 from jobflow.core.cel.references import find_references, walk_texts
 from jobflow.core.manifests.volume_claims import mounted_claims, unprovided_volumes
 from jobflow.core.names import HOSTNAME_PLUGINS, claim_names
 from jobflow.core.spec.compiled import find_left_out
 from jobflow.core.spec.concurrency import GroupName, get_limits
-from jobflow.core.spec.readiness import get_probe
 from jobflow.core.suggest import Suggester, did_you_mean
 from jobflow.core.text import join_names
 from jobflow.core.violations import MAX_FINDINGS, FieldWarning, Reason, quote
@@ -234,24 +226,6 @@ def jobs_have_pods(facts: FlowFacts) -> Iterator[FieldWarning]:
                 yield innermost(layers, warning)
 
 
-def references_are_spelled_right(facts: FlowFacts) -> Iterator[FieldWarning]:
-    # a text that only looks like a reference stays as it is
-    room = MAX_MISTAKEN
-    for layer in facts.references:
-        judge = partial(nearest_reference, facts, layer.place)
-        for found in mistaken_references(layer.written, layer.path, judge):
-            detail = (
-                f"{quote(found.text)} looks like a reference but is not one, so it is left as it "
-                f"is ({found.advice})"
-            )
-            if found.can_be_escaped:
-                detail += "; if that is intended, write $$( instead of $("
-            yield FieldWarning(layer.written_path(found.path), detail)
-            room -= 1
-        if room <= 0:
-            return
-
-
 def addresses_have_names(facts: FlowFacts) -> Iterator[FieldWarning]:
     # without Volcano's plugin svc, the pods of a job have no names in DNS
     for layer in facts.references:
@@ -271,13 +245,6 @@ def addresses_have_names(facts: FlowFacts) -> Iterator[FieldWarning]:
                 yield FieldWarning(layer.written_path(at), detail)
 
 
-def fields_of_child_flows_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
-    # the API server drops a field that it does not know
-    for child in facts.children:
-        for found in child.unknown:
-            yield FieldWarning(found.path, found.detail, found.reason, found.value)
-
-
 def ends_of_daemons_are_meant(facts: FlowFacts) -> Iterator[FieldWarning]:
     # without a condition, a step waits until its daemon runs
     for each in awaited_ends(facts):
@@ -288,49 +255,11 @@ def ends_of_daemons_are_meant(facts: FlowFacts) -> Iterator[FieldWarning]:
         yield FieldWarning(each.path, detail)
 
 
-def steps_behind_optional_ones_run(facts: FlowFacts) -> Iterator[FieldWarning]:
-    # a step all of whose targets were not taken is skipped with them
-    optional = {i: whens for i, step in facts.steps_with_options if (whens := _whens(step))}
-    for i, depends_on in enumerate(step.depends_on for step in facts.steps) if optional else ():
-        targets = facts.targets(i)
-        # a probe decides alone
-        has_probe = get_probe(facts.steps[i]) is not None
-        if has_probe or depends_on is None or not targets or not optional.keys() >= {*targets}:
-            continue
-        own = depends_on.conditions or {}
-        words = {own.get(facts.names[t], depends_on.condition) for t in targets}
-        branches = {optional[target] for target in targets}
-        # conditions on the same values are branches, one of which is usually taken
-        if words <= {None, Condition.FINISHED} and len(set(map(_values, branches))) == len(
-            branches
-        ):
-            names = join_names([facts.names[target] for target in targets])
-            detail = (
-                f"the step is skipped if {names} {'are' if len(targets) > 1 else 'is'}; set "
-                "condition to NotFailed to run it then too, to Always to run it also after a "
-                "failure, or to Completed if that is meant"
-            )
-            yield FieldWarning(f"{facts.path(i)}.dependsOn.targets", detail)
-
-
-def _whens(step: Step) -> tuple[str, ...]:
-    """Return the conditions without one of which a step is not taken; empty if it always is."""
-    cases = [case.when for case in step.switch or ()]
-    whens = [step.when] if step.when is not None else [] if None in cases else cases
-    return tuple(text for text in whens if text is not None)
-
-
-def _values(whens: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
-    """Return the paths of the values that conditions read."""
-    parsed = (parse_expression(text) for text in whens)
-    known = (each for each in parsed if isinstance(each, Expression))
-    return frozenset((found.root, *found.keys) for each in known for found in each.mentions)
-
-
-def fields_of_claims_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
+def fields_of_child_flows_and_claims_exist(facts: FlowFacts) -> Iterator[FieldWarning]:
     # the API server drops a field that it does not know
-    for claim in facts.claims:
-        yield from claim.misfits.field_warnings
+    misfits = [child.misfits for child in facts.children]
+    for found in (*misfits, *(claim.misfits for claim in facts.claims)):
+        yield from found.field_warnings
 
 
 def claims_are_mounted(facts: FlowFacts) -> Iterator[FieldWarning]:
@@ -379,10 +308,11 @@ FLOW_FIELD_WARNINGS: tuple[rule.RuleGroup[rule.FieldWarningRule], ...] = (
     ),
     *VALUE_WARNINGS,
     rule.RuleGroup(lambda facts: facts.has_work, (jobs_have_pods,)),
-    rule.RuleGroup(lambda facts: facts.children, (fields_of_child_flows_exist,)),
     rule.RuleGroup(
-        lambda facts: facts.flow.spec.volume_claims,
-        (fields_of_claims_exist, claims_are_mounted, mounted_volumes_exist),
+        lambda facts: facts.children or facts.claims, (fields_of_child_flows_and_claims_exist,)
+    ),
+    rule.RuleGroup(
+        lambda facts: facts.flow.spec.volume_claims, (claims_are_mounted, mounted_volumes_exist)
     ),
 )
 

@@ -24,7 +24,7 @@ from jobflow.core.manifests.crd_schema import schema_violations, without_nulls
 from jobflow.core.manifests.job import INHERITED
 from jobflow.core.manifests.layers import Layer, Rank
 from jobflow.core.names import format_job_name
-from jobflow.core.violations import FieldWarning, Reason, Violation, join_path
+from jobflow.core.violations import FieldWarning, Reason, Verdict, Violation, join_path
 
 F = TypeVar("F", Violation, FieldWarning)
 Facts = TypeVar("Facts")
@@ -47,10 +47,8 @@ class Child(NamedTuple, Generic[Facts]):
     path: str
     """JSON path: `spec.flows[0].flow`."""
     raw: Mapping[str, Any]
-    misfits: tuple[Violation, ...]
-    """Values of a wrong type."""
-    unknown: tuple[Violation, ...]
-    """Unknown fields."""
+    misfits: Verdict
+    """Values of a wrong type, and warnings of unknown fields."""
     params: ResolvedLayer | None
     facts: Facts | None
     """None if a value has a wrong type, or the flow is beyond the last level."""
@@ -122,7 +120,7 @@ def child_flows(facts: Parent, facts_of: Callable[[JobFlow], Facts]) -> list[Chi
             owner = facts.path(i) if case is None else f"{facts.path(i)}.switch[{case}]"
             path = f"{owner}.flow"
             # the CRD keeps a child flow as it is, so its schema is checked here
-            misfits, unknown = _misfits(raw, path)
+            misfits = _misfits(raw, path)
             params = raw.get("params")
             resolved = None
             if params and isinstance(params, dict):
@@ -131,9 +129,9 @@ def child_flows(facts: Parent, facts_of: Callable[[JobFlow], Facts]) -> list[Chi
                 resolved = ResolvedLayer(i, case, owner, layer, *content)
             # values of wrong types cannot be read, and a flow beyond the last level has a fault
             inner = None
-            if not misfits and facts.level < MAX_LEVEL:
+            if not misfits.violations and facts.level < MAX_LEVEL:
                 inner = facts_of(_flow(facts, i, raw, resolved))
-            found.append(Child(i, path, raw, misfits, unknown, resolved, inner))
+            found.append(Child(i, path, raw, misfits, resolved, inner))
     return found
 
 
@@ -156,11 +154,11 @@ def _flow(facts: Parent, step: int, raw: dict[str, Any], params: ResolvedLayer |
     return JobFlow(metadata=metadata, spec=spec)
 
 
-def _misfits(raw: dict[str, Any], path: str) -> tuple[tuple[Violation, ...], tuple[Violation, ...]]:
+def _misfits(raw: dict[str, Any], path: str) -> Verdict:
     """Return the values of a wrong type, and the unknown fields, by the schema of a JobFlow."""
     params = raw.get("params")
     wrong: list[Violation] = []
-    unknown: list[Violation] = []
+    unknown: list[FieldWarning] = []
     if params is not None and not isinstance(params, dict):
         detail = "the params of a child flow are a map: names, each with its value"
         wrong.append(Violation(f"{path}.params", Reason.TYPE_INVALID, params, detail))
@@ -168,6 +166,8 @@ def _misfits(raw: dict[str, Any], path: str) -> tuple[tuple[Violation, ...], tup
     for found in schema_violations("JobFlow", {"spec": spec}, strict=True):
         at = path + found.path.removeprefix("spec")
         detail = found.detail.removeprefix(f"{found.path} in body ")
-        violation = Violation(at, found.reason, found.value, detail)
-        (unknown if detail.startswith(_UNKNOWN_FIELD) else wrong).append(violation)
-    return tuple(wrong), tuple(unknown)
+        if detail.startswith(_UNKNOWN_FIELD):
+            unknown.append(FieldWarning(at, detail, found.reason, found.value))
+        else:
+            wrong.append(Violation(at, found.reason, found.value, detail))
+    return Verdict(tuple(wrong), field_warnings=tuple(unknown))

@@ -36,7 +36,7 @@ _ANY = 1 << 31
 
 def child_flows_have_the_right_types(facts: FlowFacts) -> Iterator[Violation]:
     for child in facts.children:
-        yield from child.misfits
+        yield from child.misfits.violations
 
 
 def child_flows_have_own_fields(facts: FlowFacts) -> Iterator[Violation]:
