@@ -373,13 +373,12 @@ class PodLife:
         states = [container.state for container in self._main]
         starts = [state.started for state in states if state.started]
         too_late = "Pod was active on the node longer than the specified deadline"
+        phase = PodPhase.PENDING
         if self.over.is_set():
             is_fine = not self._is_too_late and all(state.succeeded for state in states)
             phase = PodPhase.SUCCEEDED if is_fine else PodPhase.FAILED
-        else:
-            phase = (
-                PodPhase.RUNNING if any(state.has_started for state in states) else PodPhase.PENDING
-            )
+        elif any(state.has_started for state in states):
+            phase = PodPhase.RUNNING
         return PodProgress(
             phase=phase,
             started=min(starts, default=self._began),

@@ -147,13 +147,12 @@ class Writer:
             if current is None:
                 raise failures.not_found(target.kind, target.name)
             uid, version = wanted.preconditions.uid, wanted.preconditions.resource_version
-            for field, asked, found, happened in (
-                ("UID", uid, current.uid, "deleted and then recreated"),
-                ("ResourceVersion", version, str(current.revision), "modified"),
+            for field, asked, found in (
+                ("UID", uid, current.uid),
+                ("ResourceVersion", version, str(current.revision)),
             ):
                 if asked and asked != found:
-                    why = f"The object might have been {happened}"
-                    raise failures.precondition(target.kind, target.name, field, asked, found, why)
+                    raise failures.precondition(target.kind, target.name, field, asked, found)
             operation = WriteOperation("DELETE", target, None, current.obj, write)
             await self._admission.validate(operation)
             # Webhooks took time: somebody else may have written meanwhile.

@@ -44,12 +44,12 @@ def already_exists(kind: Kind, name: str, *, is_deleted: bool = False) -> Reques
     return failure(409, "AlreadyExists", prefix + message, **_of(kind, name))
 
 
-def precondition(
-    kind: Kind, name: str, field: str, asked: str, found: str, why: str
-) -> RequestFailure:
+def precondition(kind: Kind, name: str, field: str, asked: str, found: str) -> RequestFailure:
     """409 for a delete that expects another object; real servers name the kind here."""
     qualified = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     fault = f"the {field} in the precondition ({asked}) does not match the {field} in record"
+    happened = "deleted and then recreated" if field == "UID" else "modified"
+    why = f"The object might have been {happened}"
     message = f'Operation cannot be fulfilled on {qualified} "{name}": {fault} ({found}). {why}'
     return failure(409, "Conflict", message, **(_of(kind, name) | {"kind": kind.kind}))
 
