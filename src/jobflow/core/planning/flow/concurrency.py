@@ -13,7 +13,9 @@ from datetime import datetime
 from itertools import takewhile
 from typing import NamedTuple
 
-from jobflow.api.flow.control import ConcurrencyPolicy, StepConcurrency
+import msgspec
+
+from jobflow.api.flow.control import ConcurrencyPolicy
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import ENDED_STEP_PHASES, StepPhase, StepPlace
 from jobflow.api.flow.step import Step
@@ -144,7 +146,8 @@ class StepPlaces:
         """Return the places of a step, or None if it needs none."""
         if step.concurrency is None or not (group := get_group(self._flow, step.concurrency)):
             return None
-        return PlacesOfStep(self, step.name, group, step.concurrency)
+        slots, limit = get_slots(step.concurrency), get_limit(step.concurrency)
+        return PlacesOfStep(self, StepPlace(group=group, step=step.name, slots=slots, limit=limit))
 
     @property
     def all(self) -> list[StepPlace] | None:
@@ -156,9 +159,8 @@ class PlacesOfStep(NamedTuple):
     """The places of one step."""
 
     of_flow: StepPlaces
-    step: str
-    group: str
-    concurrency: StepConcurrency
+    needed: StepPlace
+    """What each run of the step waits for."""
 
     def is_reserved(self, draft: Draft | Continuation) -> bool:
         """Return whether the places of a job are stored, so that it may be created."""
@@ -174,17 +176,15 @@ class PlacesOfStep(NamedTuple):
         return found
 
     def hold(self, job: str) -> None:
-        slots = get_slots(self.concurrency)
-        self.of_flow.held[job] = StepPlace(group=self.group, step=self.step, job=job, slots=slots)
-        self.of_flow.own[self.group] += slots
+        self.of_flow.held[job] = msgspec.structs.replace(self.needed, job=job, limit=0)
+        self.of_flow.own[self.needed.group] += self.needed.slots
 
     def take(self, draft: Draft | Continuation) -> bool:
         """Take the places of a job, if they are free and nobody waits for any before it."""
-        slots, limit = get_slots(self.concurrency), get_limit(self.concurrency)
-        places, seen = self.of_flow, self.of_flow.seen.get((True, self.group), NO_GROUP)
-        if self.group in places.waiting or not seen.has_room(limit, slots, places.own[self.group]):
-            waits = StepPlace(group=self.group, step=self.step, slots=slots, limit=limit)
-            places.waiting.setdefault(self.group, waits)
+        places, needed, group = self.of_flow, self.needed, self.needed.group
+        seen, own = places.seen.get((True, group), NO_GROUP), places.own[group]
+        if group in places.waiting or not seen.has_room(needed.limit, needed.slots, own):
+            places.waiting.setdefault(group, needed)
             return False
         self.hold(draft.name)
         return True
@@ -192,7 +192,7 @@ class PlacesOfStep(NamedTuple):
     @property
     def why(self) -> str:
         """What the step waits for if it does not get its places, as a clause."""
-        slots, most = get_slots(self.concurrency), get_limit(self.concurrency)
-        places = "a place" if slots == 1 else format_count(slots, "place")
-        group = quote(self.group)
-        return f"waits for {places} in the concurrency group {group}: at most {most:,} at once"
+        needed = self.needed
+        places = "a place" if needed.slots == 1 else format_count(needed.slots, "place")
+        group = f"the concurrency group {quote(needed.group)}"
+        return f"waits for {places} in {group}: at most {needed.limit:,} at once"

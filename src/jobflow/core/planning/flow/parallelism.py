@@ -82,14 +82,16 @@ def in_room(
             actions=(*decision.actions, *built.claims, *sent),
             drafts=(),
             wake_at=min((at for at in wake_ups if at is not None), default=None),
-            urgent=decision.urgent or bool(built.faults or built.placed),
+            urgent=decision.urgent or bool(built.faults) or built.placed,
         )
         if turn is not None and not built.faults:
             made = turn.hold_back(made, drafts)
         elif built.no_place and _is_under_way(decision.condition):
             condition = _with_next(made.condition, built.no_place)
             made = msgspec.structs.replace(made, condition=condition)
-        elif not (built.faults or built.starts or _is_under_way(decision.condition)):
+        elif not (
+            built.faults or built.creates or built.placed or _is_under_way(decision.condition)
+        ):
             made = _without_create(made, stored, built, most or 0)
         found[position] = made
     if places is not None:
@@ -117,15 +119,10 @@ class _Built:
     """Whether this plan may not build the others, or not evaluate their vars."""
     room: int = 0
     """How many take room: those that are created, now or once their claims or places are."""
-    placed: int = 0
-    """How many get the places of a concurrency group now, and are created once that is stored."""
+    placed: bool = False
+    """Whether some get places of a concurrency group now, and are created once that is stored."""
     no_place: str = ""
     """What the first of those waits for that have not got a place, as a clause."""
-
-    @property
-    def starts(self) -> bool:
-        """Whether any is created, now or once its places are stored."""
-        return bool(self.creates or self.placed)
 
 
 def _build(
@@ -167,7 +164,7 @@ def _build(
                 if places is None or is_reserved:
                     built.creates.append(create)
                 elif places.take(draft):
-                    built.placed += 1
+                    built.placed = True
                 else:
                     built.no_place = places.why
                     break
