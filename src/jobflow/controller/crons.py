@@ -175,24 +175,19 @@ class Crons(Listener):
             answer = await self.client.create(JOBFLOWS, namespace, body)
         except ApiError as error:
             if error.already_exists:
-                await self._take_in(cron, action)
-                return
+                flow = await self.client.get(JOBFLOWS, namespace, action.name, JobFlow)
+                self.store.flows.learn(flow)
+                if belongs_to(flow, cron.metadata):
+                    return
+                message = f"flow {action.name} does not start: another flow has its name"
+                self.recorder.record(cron, Event(EventType.WARNING, "NameInUse", message))
+                raise NameInUseError(message) from None  # only its deletion makes room
             if is_refusal(error):
                 message = f"flow {action.name} was refused: {error.message}"
                 self.recorder.record(cron, Event(EventType.WARNING, "CreateRefused", message))
             raise
         self.store.flows.learn(decoder(JobFlow).decode(answer))  # the next plan must see it
         log.info("flow created", cronjobflow=full_name(cron), flow=action.name)
-
-    async def _take_in(self, cron: CronJobFlow, action: CreateFlow) -> None:
-        """Learn the flow that has the name. Raises NameInUseError if it is not one of this
-        CronJobFlow: only its deletion makes room."""
-        flow = await self.client.get(JOBFLOWS, cron.metadata.namespace, action.name, JobFlow)
-        self.store.flows.learn(flow)
-        if not belongs_to(flow, cron.metadata):
-            message = f"flow {action.name} does not start: another flow has its name"
-            self.recorder.record(cron, Event(EventType.WARNING, "NameInUse", message))
-            raise NameInUseError(message)
 
     async def _remove(self, cron: CronJobFlow, action: RemoveFlow) -> None:
         """Delete the flow unless it has changed since the plan."""
