@@ -6,7 +6,7 @@ with forEach has one run an item, a step with repeat one after another.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -128,7 +128,7 @@ class ObservedRun(msgspec.Struct):
 
     def new_condition(self, **fields: Any) -> RunCondition:
         """Return a new condition that keeps what lasts from one attempt to the next."""
-        return RunCondition(
+        return type(self.stored)(
             index=self.index,
             failures=self.stored.failures,
             disruptions=self.stored.disruptions,
@@ -179,15 +179,8 @@ class ObservedStep(ObservedRun):
 
     def new_condition(self, **fields: Any) -> StepCondition:
         """Return a new condition that keeps what lasts from one attempt to the next."""
-        return StepCondition(
-            decisions=self.stored.decisions,
-            failures=self.stored.failures,
-            disruptions=self.stored.disruptions,
-            past_attempts=self.stored.past_attempts,
-            avoid_nodes=self.stored.avoid_nodes,
-            failed_attempts=self.stored.failed_attempts,
-            **fields,
-        )
+        made = super().new_condition(decisions=self.stored.decisions, **fields)
+        return cast(StepCondition, made)
 
 
 def gather(
