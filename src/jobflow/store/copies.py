@@ -81,7 +81,7 @@ class Store:
         self.crons = Cache[CronJobFlow](self._cron_changed)
         self.jobs = Cache[Job](self._job_changed, slim=slim_job)
         self.commands = Cache[Command](self._command_changed)
-        self.queues = Cache[Queue](self._queue_changed)
+        self.queues = Cache[Queue]()
         self.owners = Owners()
         """The flow of each job."""
         self.pods = Pods(self.flows, self.jobs, self.owners, self._pod_changed)
@@ -97,7 +97,6 @@ class Store:
         self._jobs_of: dict[str, dict[str, Job]] = {}
         self._gone: dict[str, dict[str, Job]] = {}
         self._commands: dict[Key, dict[str, Command]] = {}
-        self._queues: dict[str, str] = {}
         self._commands_hidden = False
         """Whether plans may have ignored Commands that the copy holds."""
         self.started_over = asyncio.Event()
@@ -118,7 +117,9 @@ class Store:
     def queue_states(self) -> Mapping[str, str] | None:
         """Return the state of each queue by name ("" if Volcano has not set one yet). None if
         queues cannot be read at present."""
-        return self._queues if self.queues.served and not self.queues.failing else None
+        if not self.queues.served or self.queues.failing:
+            return None
+        return {queue.metadata.name: queue.status.state for queue in self.queues}
 
     def flows_using(self, namespace: str, template: str) -> list[JobFlow]:
         """Return the flows of the namespace with a step that may use this template, also in a case
@@ -341,12 +342,6 @@ class Store:
             if command is not None and flow_of(command) is not None:
                 for listener in self.listeners:
                     listener.command_changed(command)
-
-    def _queue_changed(self, old: Queue | None, new: Queue | None) -> None:
-        if new is not None:
-            self._queues[new.metadata.name] = new.status.state
-        elif old is not None:
-            del self._queues[old.metadata.name]
 
     def _commands_state_changed(self) -> None:
         """Call listeners for every Command once Commands are known again."""
