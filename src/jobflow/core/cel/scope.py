@@ -20,7 +20,7 @@ from jobflow.api.flow.step import Step
 from jobflow.api.labels import SCHEDULED_TIME
 from jobflow.api.volcano.pod import PodPhase
 from jobflow.core.cel import references
-from jobflow.core.cel.budget import Budget
+from jobflow.core.cel.budget import Budget, CelError
 from jobflow.core.cel.expression import (
     EvaluationFailure,
     ExpressionFault,
@@ -237,11 +237,6 @@ def _last_run(step: Step, condition: api.StepCondition) -> api.RunCondition:
     return (condition.last_run if step.repeat is not None else None) or condition
 
 
-def _reason(flow: JobFlow, step: Step, condition: api.StepCondition) -> str:
-    """Return the reason of a step. A reused result is like one of a job that ran here."""
-    return "" if condition.reason == StepReason.REUSED else str(condition.reason)
-
-
 def _job(flow: JobFlow, step: Step, condition: api.StepCondition) -> Any:
     """Return the name of the last vcjob; UNSET before the first, and with forEach."""
     run = _last_run(step, condition)
@@ -331,7 +326,10 @@ ITEM_FIELDS = ("phase", "job", "outputs", "failure")
 
 STEP_FIELDS: Mapping[str, Callable[[JobFlow, Step, api.StepCondition], Any]] = {
     "phase": lambda flow, step, condition: str(condition.phase or api.StepPhase.WAITING),
-    "reason": _reason,
+    # a reused result is like one of a job that ran here
+    "reason": lambda flow, step, condition: (
+        "" if condition.reason == StepReason.REUSED else str(condition.reason)
+    ),
     "job": _job,
     "attempts": lambda flow, step, condition: condition.attempts,
     "failure": lambda flow, step, condition: read_facts(
@@ -372,10 +370,6 @@ def resolve_text(field: str, text: str, scope: EvaluationScope) -> str | Evaluat
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-class _NoValueError(Exception):
-    """A reference has no value; the message says why."""
-
-
 def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | None = None) -> Any:
     """Return JSON with the values of all references, or a failure if one has none. `expanded`: the
     fields of the value that the kubelet expands."""
@@ -396,13 +390,13 @@ def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | No
                 place = f" in {path}" if path else ""
                 why = f"$({reference.path}) has no value: there is no {key!r}{place}"
                 failure = EvaluationFailure(why, missing=True)
-                raise _NoValueError(explain_failure(failure, [Mention(root, keys, 0)], variables))
+                raise CelError(explain_failure(failure, [Mention(root, keys, 0)], variables))
             path = f"{path}.{key}" if path else key
         return value
 
     try:
         return references.replace_references(value, look_up, expanded=expanded)
-    except _NoValueError as error:
-        return EvaluationFailure(str(error), missing=True)
+    except CelError as error:
+        return EvaluationFailure(error.message, missing=True)
     except references.ReferencesTooLargeError:
         return EvaluationFailure(TOO_LARGE)
