@@ -9,7 +9,7 @@ import msgspec
 
 from jobflow.api.flow.control import ReusePolicy
 from jobflow.api.flow.jobflow import JobFlow, JobTemplate
-from jobflow.api.flow.status import RunCondition, StepPhase
+from jobflow.api.flow.status import StepPhase
 from jobflow.api.flow.step import Strategy
 from jobflow.core.json_values import maps
 from jobflow.core.manifests.fingerprint import digest, find_differences
@@ -27,6 +27,7 @@ _SHOWN = 2
 _LONGEST = 60
 """Characters of a value."""
 _CONTAINER = re.compile(r"tasks\[[^\]]*\]\.template\.spec\.containers\[[^\]]*\]\.")
+_TAKEN = frozenset({StepReason.REUSED, StepReason.NOT_TAKEN})
 _CANCELLED = frozenset({StepReason.CANCELLED, StepReason.CANCELLED_BY_USER})
 _NEVER_REACHED = frozenset({StepReason.UPSTREAM_FAILED, StepReason.STOPPED, StepReason.BLOCKED})
 
@@ -83,9 +84,7 @@ def targets_again(
             continue
         if target in need.matched and index is not None:
             runs = [run for run in observed.runs if run.index == index]
-            is_taken = any(
-                _is_taken(run.stored) or run.stored.reason == StepReason.NOT_TAKEN for run in runs
-            )
+            is_taken = any(run.stored.origin or run.stored.reason in _TAKEN for run in runs)
         else:
             is_taken = are_reused([target], ctx)
         if not is_taken:
@@ -101,10 +100,6 @@ def targets_again(
             if not are_reused([target], ctx, as_before=old.ctx.flow):
                 return f"its target {names[target]} has ended otherwise than in {old.name}"
     return ""
-
-
-def _is_taken(run: RunCondition) -> bool:
-    return run.reason == StepReason.REUSED or bool(run.origin)
 
 
 def _s(names: Sequence[str], *, of_verb: bool = False) -> str:
