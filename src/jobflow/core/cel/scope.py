@@ -194,7 +194,7 @@ def build_variables(mentions: Sequence[Mention], scope: EvaluationScope) -> dict
                 fields = steps.setdefault(names[0], {})
                 for key in mention.keys[1:2] or STEP_FIELDS:
                     if key == "item" and scope.index is not None:
-                        fields[key] = _item(names[0], *step, scope)
+                        fields[key] = _item(*step, scope)
                     elif key in STEP_FIELDS and key not in fields:
                         value = STEP_FIELDS[key](scope.flow, *step)
                         if value is not UNSET:
@@ -274,9 +274,7 @@ def _phase_before_start(condition: api.StepCondition) -> str:
     return (api.StepPhase.SKIPPED if finished else api.StepPhase.WAITING).value
 
 
-def _item(
-    name: str, step: Step, condition: api.StepCondition, scope: EvaluationScope
-) -> dict[str, Any]:
+def _item(step: Step, condition: api.StepCondition, scope: EvaluationScope) -> dict[str, Any]:
     """Return the item of a matched target that has the index of the run. It does not exist if the
     target counts as a whole."""
     index = scope.index or 0
@@ -286,9 +284,10 @@ def _item(
         if not exists:
             return {"phase": "", "job": "", "outputs": {}, "failure": {}}
         run = api.RunCondition(phase=_phase_before_start(condition))
-    first, job = format_job_name(scope.flow.metadata.name, step.name, index=index), run.job
-    if run.attempts:
-        job = name if scope.names_steps else job or format_latest_name(first, run.attempts)
+    job = step.name if run.attempts and scope.names_steps else run.job
+    if run.attempts and not job:
+        first = format_job_name(scope.flow.metadata.name, step.name, index=index)
+        job = format_latest_name(first, run.attempts)
     return {
         "phase": str(run.phase),
         "job": job,
