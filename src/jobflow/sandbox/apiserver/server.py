@@ -135,8 +135,7 @@ class ApiServer:
         if (target := find_target(self.registry, request.path)) is not None:
             return await self._handle(target, request, receive)
         found = discovery.discover(self.registry, request)
-        found = found or discovery.openapi(self.registry, request)
-        return found or discovery.own_user(request) or discovery.no_such_page(request)
+        return found or discovery.no_such_page(request)
 
     async def _handle(self, target: Target, request: Request, receive: Receive) -> Response:
         """Return the answer to a request for objects. Raises RequestFailure."""

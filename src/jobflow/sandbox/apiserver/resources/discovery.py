@@ -35,15 +35,17 @@ _TEXT = {"type": "string"}
 
 
 def discover(registry: Registry, request: Request) -> Response | None:
-    """Return the answer to a discovery request; None for any other path or method."""
+    """Return the answer to a request about the server; None for any other path or method."""
     path = request.path.strip("/")
     if request.method != "GET":
-        return None
-    if path.partition("/")[0] in ("healthz", "readyz", "livez"):
-        return Response(b"ok", media_type="text/plain; charset=utf-8")
+        return _own_user(request)
     found: dict[str, Any]
     groups = list(dict.fromkeys(kind.group for kind in registry if kind.group))
     match path.split("/"):
+        case ["healthz" | "readyz" | "livez", *_]:
+            return Response(b"ok", media_type="text/plain; charset=utf-8")
+        case ["openapi", *_]:
+            return _openapi(registry, request)
         case [""]:
             served = {*(f"/apis/{name}" for name in groups), *(f"/{k.base}" for k in registry)}
             found = {"paths": ["/api", "/apis", *sorted(served), *_OTHER_PATHS]}
@@ -75,7 +77,7 @@ def discover(registry: Registry, request: Request) -> Response | None:
     return Response(encode(found))
 
 
-def own_user(request: Request) -> Response | None:
+def _own_user(request: Request) -> Response | None:
     """Return the answer to a SelfSubjectReview (`kubectl auth whoami`); None for other requests."""
     if (request.method, request.path) != ("POST", SELF_SUBJECT_REVIEWS.path()):
         return None
@@ -96,10 +98,8 @@ def _group(registry: Registry, name: str) -> dict[str, Any]:
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def openapi(registry: Registry, request: Request) -> Response | None:
-    """Return the answer to a request for OpenAPI documents; None for any other path or method."""
-    if request.method != "GET" or not request.path.startswith("/openapi/"):
-        return None
+def _openapi(registry: Registry, request: Request) -> Response | None:
+    """Return an OpenAPI document, or their index; None for any other path."""
     if request.path == "/openapi/v2":
         # kubectl asks for this form.
         if "protobuf" in request.header(b"accept"):
