@@ -163,9 +163,12 @@ def daemons_leave_room(facts: FlowFacts) -> Iterator[Violation]:
         yield Violation("spec.parallelism", Reason.INVALID, limit, detail)
 
 
-def failure_policy_is_known(facts: FlowFacts) -> Iterator[Violation]:
-    policy = facts.flow.spec.failure_policy
-    yield from word_violations("spec.failurePolicy", policy, FailurePolicy)
+def policies_are_known(facts: FlowFacts) -> Iterator[Violation]:
+    spec = facts.flow.spec
+    yield from word_violations("spec.failurePolicy", spec.failure_policy, FailurePolicy)
+    if spec.concurrency is not None:
+        policy = spec.concurrency.policy
+        yield from word_violations("spec.concurrency.policy", policy, ConcurrencyPolicy)
 
 
 def finally_steps_end(facts: FlowFacts) -> Iterator[Violation]:
@@ -282,11 +285,6 @@ def groups_have_places(facts: FlowFacts) -> Iterator[Violation]:
             yield Violation(f"{path}.slots", Reason.INVALID, slots, detail)
 
 
-def policies_are_known(facts: FlowFacts) -> Iterator[Violation]:
-    if (concurrency := facts.flow.spec.concurrency) is not None:
-        yield from word_violations("spec.concurrency.policy", concurrency.policy, ConcurrencyPolicy)
-
-
 def places_are_taken_once(facts: FlowFacts) -> Iterator[Violation]:
     # who holds a place waits for no other one, so that nobody waits in a circle
     for child in facts.children:
@@ -347,7 +345,7 @@ RULES: Rules = (
             parallelism_is_positive,
             tolerances_are_of_the_items,
             daemons_leave_room,
-            failure_policy_is_known,
+            policies_are_known,
             finally_steps_end,
             timeouts_are_positive_durations,
             pauses_are_durations,
@@ -360,6 +358,6 @@ RULES: Rules = (
     RuleGroup(lambda facts: facts.flow.spec.reuse, (reuse_names_another_flow,)),
     RuleGroup(
         lambda facts: facts.groups,
-        (groups_have_names, groups_have_places, policies_are_known, places_are_taken_once),
+        (groups_have_names, groups_have_places, places_are_taken_once),
     ),
 )

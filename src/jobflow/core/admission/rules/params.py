@@ -135,22 +135,18 @@ def settings_refer_to_params(facts: FlowFacts) -> Iterator[Violation]:
         yield Violation(path, Reason.INVALID, text, detail)
 
 
-def vars_are_few(facts: FlowFacts) -> Iterator[Violation]:
-    # each is evaluated for every attempt
+def vars_are_few_and_have_names(facts: FlowFacts) -> Iterator[Violation]:
     for i, step in facts.steps_with_options:
+        path = f"{facts.path(i)}.vars"
+        # each is evaluated for every attempt
         if (count := len(step.vars or ())) > MAX_VARS:
             detail = f"at most {MAX_VARS} are allowed; compute a map in one of them"
-            yield Violation(f"{facts.path(i)}.vars", Reason.TOO_MANY, count, detail)
-
-
-def vars_have_names(facts: FlowFacts) -> Iterator[Violation]:
-    # a dot in a reference begins a key of the value
-    for i, step in facts.steps_with_options:
+            yield Violation(path, Reason.TOO_MANY, count, detail)
+        # a dot in a reference begins a key of the value
         for name in step.vars or ():
             if not _NAME.fullmatch(name):
                 detail = "a name holds letters, digits and _ and does not begin with a digit"
-                path = join_path(f"{facts.path(i)}.vars", name)
-                yield Violation(path, Reason.INVALID, name, detail + _meant(name))
+                yield Violation(join_path(path, name), Reason.INVALID, name, detail + _meant(name))
 
 
 def outputs_are_few_and_have_names(facts: FlowFacts) -> Iterator[Violation]:
@@ -179,6 +175,6 @@ RULES: Rules = (
         lambda facts: facts.flow.spec.params,
         (params_are_few, params_have_names, params_have_allowed_values, param_values_are_small),
     ),
-    RuleGroup(flow_with_options, (settings_refer_to_params, vars_are_few, vars_have_names)),
+    RuleGroup(flow_with_options, (settings_refer_to_params, vars_are_few_and_have_names)),
     RuleGroup(lambda facts: facts.written_expressions, (outputs_are_few_and_have_names,)),
 )
