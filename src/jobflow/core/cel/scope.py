@@ -280,8 +280,7 @@ def _item(step: Step, condition: api.StepCondition, scope: EvaluationScope) -> d
     index = scope.index or 0
     run = condition.run_at(index)
     if run is None:
-        exists = step.for_each is not None and index < _count_items(step.for_each, condition)
-        if not exists:
+        if step.for_each is None or index >= _count_items(step.for_each, condition):
             return {"phase": "", "job": "", "outputs": {}, "failure": {}}
         run = api.RunCondition(phase=_phase_before_start(condition))
     job = step.name if run.attempts and scope.names_steps else run.job

@@ -109,8 +109,8 @@ def _s(names: Sequence[str], *, of_verb: bool = False) -> str:
 def no_result(
     run: ObservedRun, former: ObservedRun | None, ctx: PlanContext, old: FormerFlow
 ) -> str:
-    step = old.step(run.step.name)
-    if step is None:
+    """Return why the former run of a run, if there is one, has no result."""
+    if old.step(run.step.name) is None:
         return f"{old.name} has no such step"
     if may_run_steps(run.step):
         return f"{old.name} has no child flow for it that has the same before it"
