@@ -93,12 +93,9 @@ def _with_items(items: Field, context: Context) -> Loop:
     if not items.is_list:  # one text, such as a parameter with a list
         return _with_param(items, context)
     if any(len(split_tags(text)) > 1 for text in map(str, items.data)):
-        parts = []
-        for each in items.items():
-            text = context.text(each) if not each.is_map else None
-            if text is None:
-                raise UnsupportedExpression("an item that is a map has a tag: use withParam")
-            parts.append(values.as_ref(text).cel)
+        if any(each.is_map for each in items.items()):
+            raise UnsupportedExpression("an item that is a map has a tag: use withParam")
+        parts = [values.as_ref(context.text(each)).cel for each in items.items()]
         return Loop({"from": f"[{', '.join(parts)}]"})
     found = items.data
     kinds = frozenset(type(each) for each in found)
@@ -116,10 +113,11 @@ def _literal(field: Field, items: list[Any], kind: Kind = Kind.ANY) -> Loop:
 
 
 def _with_sequence(sequence: Field, context: Context) -> Loop:
-    bounds: dict[str, Text] = {}
-    for key in ("count", "start", "end"):
-        for value in sequence.present(key):
-            bounds[key] = context.text(value, must_exist=True)
+    bounds = {
+        key: context.text(value, must_exist=True)
+        for key in ("count", "start", "end")
+        for value in sequence.present(key)
+    }
     shape = sequence.get("format")
     start, step = _number(bounds.get("start", ("0",))), "+"
     if "count" in bounds:

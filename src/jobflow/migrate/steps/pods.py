@@ -146,21 +146,16 @@ def _container_set(
     """Return init containers and containers: those on which others depend run one by one."""
     mounts = container_set.get("volumeMounts")
     shared = source.context.data(mounts) if mounts is not None and mounts.is_list else []
-    listed: dict[str, Field] = {}
-    before: dict[str, list[str]] = {}
-    for each in container_set.listed("containers"):
-        name = each.text_of("name")
-        listed[name] = each
-        before[name] = [needed.text for needed in each.listed("dependencies")]
-    needed = {name for names in before.values() for name in names}
+    listed = {each.text_of("name"): each for each in container_set.listed("containers")}
+    left = {name: {e.text for e in each.listed("dependencies")} for name, each in listed.items()}
+    needed = set[str]().union(*left.values())
     if needed and len(listed) > 2:
         container_set.check(
             "the containers on which others depend run one by one, as init containers"
         )
     made: dict[str, dict[str, Any]] = {}
-    left = dict(before)
     while left:
-        ready = [name for name, needs in left.items() if not {*needs} & {*left} - {name}]
+        ready = [name for name, needs in left.items() if not needs & {*left} - {name}]
         # Containers that wait for each other keep their order.
         for name in ready or [*left]:
             del left[name]
