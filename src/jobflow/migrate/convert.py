@@ -188,23 +188,17 @@ def _crons(
         return
     flow = flow_spec(workflow, original, files, scheduled=True)
     _shorten(metadata, flow, spec, suffix=len("-manual-00000"))
-    single, several = spec.get("schedule"), spec.get("schedules")
-    schedules = [single.data] if single is not None else []
-    if several is not None:
-        schedules = several.data if several.is_list else []
+    schedules = [each.data for each in spec.present("schedule")]
+    for several in spec.present("schedules"):
+        schedules = [each.data for each in several.items()]
     # Argo has several schedules for one workflow, a CronJobFlow has one.
     for number, schedule in enumerate(map(str, schedules), 1):
         spec.findings.budget.spend(spec.node.size)
         named = dict(metadata)
         if len(schedules) > 1:
             named["name"] = f"{metadata.get('name', 'cron')}-{number}"
-        yield {
-            **CRONJOBFLOWS.type_meta,
-            "metadata": named,
-            "spec": {"schedule": schedule}
-            | common
-            | {"jobFlowTemplate": template | {"spec": flow}},
-        }
+        own = {"schedule": schedule} | common | {"jobFlowTemplate": template | {"spec": flow}}
+        yield {**CRONJOBFLOWS.type_meta, "metadata": named, "spec": own}
 
 
 def _shorten(
