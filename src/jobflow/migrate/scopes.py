@@ -117,12 +117,8 @@ class FlowScope:
     """Names of params, each with the number of names that were made from it."""
     names: dict[str, int] = field(default_factory=dict)
     """As `numbers`, of its steps."""
-    depth: int = 1
     outputs: dict[str, Ref] = field(default_factory=dict)
     """Global outputs of the steps of a child flow, by their names."""
-
-    def child(self) -> FlowScope:
-        return FlowScope(self.workflow, self, depth=self.depth + 1)
 
     def bring(self, hint: str, value: Text) -> Text:
         """Return a value of the parent as one of this child flow: a literal, or else a param."""

@@ -127,8 +127,8 @@ def _approval(called: Called, suspend: Field, own: Context, info: StepInfo) -> d
 def _child(
     called: Called, inputs: Mapping[str, Text], context: Context, info: StepInfo, workflow: Workflow
 ) -> dict[str, Any]:
-    template, scope = called.template, context.scope.child()
-    if called.name in workflow.stack or scope.depth > MAX_DEPTH:
+    template, scope = called.template, FlowScope(context.scope.workflow, context.scope)
+    if called.name in workflow.stack or len(workflow.stack) >= MAX_DEPTH:
         reason = f"flows in flows have at most {MAX_DEPTH} levels"
         if called.name in workflow.stack:
             reason = (
