@@ -13,7 +13,7 @@ from jobflow.client.manifests.objects import Manifest
 from jobflow.client.manifests.sources import SourcePlace
 from jobflow.core.admission.object_names import to_valid_name
 from jobflow.core.names import MAX_NAME
-from jobflow.migrate.fields import Budget, Field, Finding, Findings, Severity, TooLargeError
+from jobflow.migrate.fields import Budget, Field, Findings, TooLargeError
 from jobflow.migrate.steps.task import COMMENT
 from jobflow.migrate.templates import CLUSTER, library_of
 from jobflow.migrate.workflow import Files, flow_spec
@@ -51,10 +51,6 @@ class Converted:
     def root(self) -> Field:
         place = self.manifest.place("kind", of_key=True)
         return Field(self.manifest.node, "", place, self.findings)
-
-    @property
-    def gaps(self) -> list[Finding]:
-        return [each for each in self.findings.listed if each.severity is Severity.GAP]
 
     def place_of(self, path: str, obj: Mapping[str, Any]) -> SourcePlace:
         """Return the place in Argo's file that a path of a converted object comes from."""

@@ -39,7 +39,7 @@ class ArgoReport:
     @property
     def is_complete(self) -> bool:
         """Whether everything has an equal, and lint accepts the result."""
-        return not self.faults and not any(each.gaps for each in self.converted)
+        return not self.faults and all(f.severity is not Severity.GAP for _, f in self.findings)
 
     def as_json(self) -> list[dict[str, object]]:
         """Return all findings and faults, as `jobflow lint -o json` does, with their severity."""
