@@ -125,7 +125,8 @@ class _ExpressionParser:
 
     def made(self, node: syntax.Node, *parts: syntax.Node) -> syntax.Node:
         """Return a value unless too many values are inside of each other, for whoever walks it."""
-        height = 1 + max(self.heights.get(id(part), (0, part))[0] for part in parts)
+        heights = (self.heights.get(id(part), (0, part))[0] for part in parts)
+        height = 1 + max(heights, default=-1)
         if height > _MAX_HEIGHT:
             raise UnsupportedExpression("it is nested too deep")
         self.heights[id(node)] = (height, node)
@@ -188,19 +189,16 @@ class _ExpressionParser:
             items = self.listed(")")
             # In govaluate, several values in brackets are a list.
             if len(items) > 1 and self.bare_words:
-                return self.list_of(items)
+                return self.made(syntax.ListOf(tuple(items)), *items)
             if len(items) != 1:
                 raise UnsupportedExpression('"()" holds no single value')
             return items[0]
         if text == "[":
-            return self.list_of(self.listed("]"))
+            items = self.listed("]")
+            return self.made(syntax.ListOf(tuple(items)), *items)
         if text == "{":
             return self.braces()
         raise UnsupportedExpression(f'"{text}" is not expected there')
-
-    def list_of(self, items: list[syntax.Node]) -> syntax.Node:
-        made = syntax.ListOf(tuple(items))
-        return self.made(made, *items) if items else made
 
     def braces(self) -> syntax.Node:
         # Only a map has a colon behind its first word.
@@ -217,8 +215,7 @@ class _ExpressionParser:
             if not self.accept(","):
                 self.expect("}")
                 break
-        made = syntax.MapOf(tuple(entries))
-        return self.made(made, *(value for _, value in entries)) if entries else made
+        return self.made(syntax.MapOf(tuple(entries)), *(value for _, value in entries))
 
     def listed(self, closing: str) -> list[syntax.Node]:
         items: list[syntax.Node] = []
