@@ -120,9 +120,10 @@ class FlowScope:
     outputs: dict[str, Ref] = field(default_factory=dict)
     """Global outputs of the steps of a child flow, by their names."""
 
-    def bring(self, hint: str, value: Text) -> Text:
-        """Return a value of the parent as one of this child flow: a literal, or else a param."""
-        if values.literal(value) is not None:
+    def bring(self, hint: str, value: Text, *, varies: bool = False) -> Text:
+        """Return a value of the parent as one of this child flow: a param, or a literal unless it
+        is another one in each run of the flow."""
+        if values.literal(value) is not None and not varies:
             return value
         if (name := self.brought.get((hint, value))) is None:
             name = self.brought[hint, value] = unused(self.numbers, identifier(hint), "_")
@@ -130,15 +131,8 @@ class FlowScope:
         ref = values.single(value)
         kind = Kind.TEXT if ref is None else ref.kind
         # As a param, a phase is a plain text in Argo's words.
-        kind = Kind.ANY if kind is Kind.PHASE else kind
+        kind = Kind.ANY if kind is Kind.PHASE or varies else kind
         return (Ref(f"params.{name}", f"params.{name}", kind, name),)
-
-    def hand_over(self, hint: str, value: Text) -> Text:
-        """Return a value of the parent as a param of this child flow, also if it is a literal."""
-        name = identifier(hint)
-        self.numbers.setdefault(name, 0)
-        self.params[name] = value
-        return (Ref(f"params.{name}", f"params.{name}", Kind.ANY, name),)
 
     def outer(self, hint: str, value: Ref) -> Text:
         """Return a value of the outermost flow in this one."""

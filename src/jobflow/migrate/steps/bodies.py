@@ -138,9 +138,8 @@ def _child(
         template.gap(reason)
         _declare(template, info)
         return placeholder(f"{called.name}: {reason}")
-    # Each run of a repeated flow has other values, also in place of literals.
-    bring = scope.hand_over if calls_itself(called) else scope.bring
-    brought = {name: bring(name, text) for name, text in inputs.items()}
+    varies = calls_itself(called)
+    brought = {name: scope.bring(name, text, varies=varies) for name, text in inputs.items()}
     inner = replace(context, scope=scope, inputs=brought, steps={}, item=None)
     flow = workflow.write_flow(called, inner, workflow)
     outputs, params, body = flow.get("outputs", {}), dict(scope.params), dict[str, Any]()
