@@ -42,7 +42,7 @@ class Finding:
 
 
 class TooLargeError(Exception):
-    """A workflow whose conversion takes more work than that of the largest flow."""
+    """A workflow, or the dependencies in it, that take more work than those of the largest flow."""
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from jobflow.migrate.expressions.values import UnsupportedExpression, quote
+from jobflow.migrate.fields import Budget
 from jobflow.migrate.scopes import StepInfo
 
 _TOKEN = re.compile(r"&&|\|\||[!()]|[\w-]+(?:\.\w+)?|\S")
@@ -277,13 +278,9 @@ def _cel(tree: Junction | Term, infos: Mapping[str, StepInfo]) -> str:
 _MOST_TERMS = 300_000
 
 
-class TooManyTermsError(Exception):
-    """The dependencies are too many to find the tasks that are forgiven."""
-
-
 def forgiven(tasks: Mapping[str, Dependencies]) -> set[str]:
     """Return the tasks whose failure alone does not fail the workflow, given the dependencies of
-    all tasks by name. Raises TooManyTermsError."""
+    all tasks by name. Raises TooLargeError."""
     outcomes = _Outcomes(tasks)
     followed = [name for name in tasks if name in outcomes.followers]
     return {name for name in followed if outcomes.end_well_without(name)}
@@ -300,7 +297,7 @@ class _Outcomes:
         self._tasks = tasks
         self._names = in_order(tasks)
         self._order = {name: place for place, name in enumerate(self._names)}
-        self._terms_left = _MOST_TERMS + sum(len(each.terms) for each in tasks.values())
+        self._budget = Budget(_MOST_TERMS + sum(len(each.terms) for each in tasks.values()))
         self._fatal = set[str]()
         """Tasks without whose success no task of some branch behind them runs."""
         required = {name: depends.required() for name, depends in tasks.items()}
@@ -342,9 +339,7 @@ class _Outcomes:
 
     def _runs(self, name: str, ends: Mapping[str, str]) -> bool:
         depends = self._tasks[name]
-        self._terms_left -= len(depends.terms)
-        if self._terms_left < 0:
-            raise TooManyTermsError
+        self._budget.spend(len(depends.terms))
         return depends.holds(ends)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from jobflow.migrate.context import Context
 from jobflow.migrate.expressions.cel import condition_to_cel, expression_to_ref
 from jobflow.migrate.expressions.values import Kind, UnsupportedExpression, as_ref, whole
-from jobflow.migrate.fields import Field
+from jobflow.migrate.fields import Field, TooLargeError
 from jobflow.migrate.scopes import StepInfo, identifier
 from jobflow.migrate.steps import dependencies
 from jobflow.migrate.steps.bodies import AGAIN, NEXT, Workflow, calls, report_template
@@ -203,7 +203,7 @@ def _forgive(called: Called, tasks: Sequence[Task]) -> None:
     they ask for that."""
     try:
         names = dependencies.forgiven({task.name: task.depends for task in tasks})
-    except dependencies.TooManyTermsError:
+    except TooLargeError:
         called.template.check(
             "has too many dependencies to find out which failures do not fail the workflow: set "
             "continueOnFailure of such steps"
