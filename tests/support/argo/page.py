@@ -43,7 +43,6 @@ CAUSES = {
     "artifacts": "artifact ",
     "`resource` templates": "a step cannot create or watch objects",
     "`http`, `plugin` and `data` templates": "send a request|executor plugins|data template",
-    "locks of a single template": "only a whole flow can wait for a lock",
     "the limit of a semaphore": "the limit of ",
     "variables without an equal": "has no equal here|step has no id|time of a step|the node of",
     "functions of expressions": "the function |CEL has no comparison",
