@@ -56,6 +56,14 @@ def outputs_of(world: World, name: str) -> dict[str, Any] | None:
 # ------------------------------------------------------------------ SkipStep
 
 
+def test_the_job_of_a_skipped_step_that_is_gone_has_an_end() -> None:
+    world = skip(flow("a").with_jobs(a="Running").settled(), "a").settled()
+    world = world.with_deleted("a").later(1).settled()
+    assert end_of(world, "a") == SKIPPED
+    record = world.records["f-a"]
+    assert (record.state, record.end_timestamp) == ("Aborted", world.now)
+
+
 def test_a_failed_step_is_skipped_and_the_ended_flow_goes_on() -> None:
     world = flow("a", b="a", c="b").run(lambda name: "Failed" if name == "b" else "Completed")
     assert world.end == ("Failed", "StepFailed")

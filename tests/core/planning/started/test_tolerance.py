@@ -1,6 +1,7 @@
 """`forEach.maxFailed`, `minSuccess` and `until`: how many items may fail, and which are needed."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -98,6 +99,14 @@ def test_min_success_ends_the_other_items() -> None:
         3: "Skipped NotNeeded",
         4: "Skipped NotNeeded",
     }
+
+
+def test_the_job_of_an_item_that_is_gone_while_it_is_aborted_has_an_end() -> None:
+    world = end_jobs(started(3, min_success=1), "Completed", "f-a-0")
+    world = replace(world, deleted=frozenset({"f-a-1"})).later(1).settled()
+    record = world.records["f-a-1"]
+    assert (record.state, record.end_timestamp) == ("Aborted", world.now)
+    assert world.flow.status.terminated_jobs == ["f-a-1"]
 
 
 @pytest.mark.parametrize(

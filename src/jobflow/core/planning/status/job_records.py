@@ -37,15 +37,20 @@ UNKNOWN_LIST = "un_know_jobs"
 JOB_LISTS = frozenset({*_LISTS.values(), UNKNOWN_LIST})
 _INDEX_BITS = 32
 """Bits of a record's rank for the run's index; the step's position is above them."""
-_CLOSED = frozenset({StepPhase.WAITING, StepPhase.COMPLETED, StepPhase.FAILED})
+_CLOSED = ENDED_STEP_PHASES | {StepPhase.WAITING}
+_ABORTED = (
+    CANCELLED,
+    StepReason.TIMEOUT,
+    StepReason.QUEUE_TIMEOUT,
+    StepReason.FAILURE_POLICY,
+    StepReason.SUSPENDED,
+    StepReason.DAEMON_ENDED,
+    StepReason.NOT_NEEDED,
+    StepReason.SKIPPED_BY_USER,
+)
 _PHASE_OF: Mapping[str, str] = {
     **{reason: phase for phase, reason in FAILURES.items()},
-    CANCELLED: JobPhase.ABORTED,
-    StepReason.TIMEOUT: JobPhase.ABORTED,
-    StepReason.QUEUE_TIMEOUT: JobPhase.ABORTED,
-    StepReason.FAILURE_POLICY: JobPhase.ABORTED,
-    StepReason.SUSPENDED: JobPhase.ABORTED,
-    StepReason.DAEMON_ENDED: JobPhase.ABORTED,
+    **dict.fromkeys(_ABORTED, JobPhase.ABORTED),
     StepReason.OUTPUTS_TOO_LARGE: JobPhase.COMPLETED,
     StepReason.RETRYING: JobPhase.FAILED,
 }
