@@ -56,36 +56,29 @@ SKIPS: Mapping[TargetState, StepEnd] = {
 }
 """The states that skip a step, and the end of the step."""
 
-_USUAL: Mapping[StepEnd | None, TargetState] = {
-    None: TargetState.NOT_YET,
-    StepEnd.TOLERATED: TargetState.MET,
-    StepEnd.NOT_TAKEN: TargetState.PASSED_OVER,
-    StepEnd.STOPPED: TargetState.STOPPED,
-}
-"""States under most conditions: a tolerated failure meets it, a target that was not
-taken is ignored, and one that was stopped meets nothing."""
-
 _COMPLETED: Mapping[StepEnd | None, TargetState] = {
+    None: TargetState.NOT_YET,
     StepEnd.COMPLETED: TargetState.MET,
     StepEnd.FAILED: TargetState.UPSTREAM_FAILED,
     StepEnd.UPSTREAM_FAILED: TargetState.UPSTREAM_FAILED,
-    **_USUAL,
+    # a tolerated failure meets most conditions, a target that was not taken is ignored
+    StepEnd.TOLERATED: TargetState.MET,
+    StepEnd.NOT_TAKEN: TargetState.PASSED_OVER,
+    StepEnd.STOPPED: TargetState.STOPPED,
 }
 
 TARGET_STATES: Mapping[Condition, Mapping[StepEnd | None, TargetState]] = {
     Condition.COMPLETED: _COMPLETED,
     Condition.RUNNING: _COMPLETED,
     Condition.FAILED: {
+        **_COMPLETED,
         StepEnd.COMPLETED: TargetState.NOT_TAKEN,
         StepEnd.FAILED: TargetState.MET,
-        StepEnd.UPSTREAM_FAILED: TargetState.UPSTREAM_FAILED,
-        **_USUAL,
     },
     Condition.FINISHED: {
-        StepEnd.COMPLETED: TargetState.MET,
+        **_COMPLETED,
         StepEnd.FAILED: TargetState.MET,
         StepEnd.UPSTREAM_FAILED: TargetState.MET,
-        **_USUAL,
     },
     Condition.NOT_FAILED: {**_COMPLETED, StepEnd.NOT_TAKEN: TargetState.MET},
     Condition.ALWAYS: {None: TargetState.NOT_YET, **dict.fromkeys(StepEnd, TargetState.MET)},
