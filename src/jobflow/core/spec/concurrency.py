@@ -17,7 +17,8 @@ import msgspec
 
 from jobflow.api.flow.control import Concurrency, ConcurrencyPolicy, StepConcurrency
 from jobflow.api.flow.jobflow import JobFlow
-from jobflow.api.flow.status import HALTS
+from jobflow.api.flow.status import HALTS, StepPlace
+from jobflow.api.flow.step import Step
 from jobflow.core.cel.expression import EvaluationFailure
 from jobflow.core.cel.scope import EvaluationScope, resolve_references
 
@@ -115,9 +116,13 @@ def get_limits(flow: JobFlow) -> Iterator[tuple[GroupName, int]]:
             yield (place > 0, group), get_limit(each)
 
 
-def get_slots(concurrency: StepConcurrency) -> int:
-    """Return how many places a run of the step takes; at least 1."""
-    return 1 if concurrency.slots is None else max(1, concurrency.slots)
+def get_needed(flow: JobFlow, step: Step) -> StepPlace | None:
+    """Return the places for which a run of a step waits; None if it needs none."""
+    each = step.concurrency
+    if each is None or not (group := get_group(flow, each)):
+        return None
+    slots = 1 if each.slots is None else max(1, each.slots)
+    return StepPlace(group=group, step=step.name, slots=slots, limit=get_limit(each))
 
 
 def get_policy(flow: JobFlow) -> ConcurrencyPolicy:
@@ -181,17 +186,12 @@ def get_shares(flow: JobFlow) -> dict[GroupName, Share]:
     if group := get_group(flow, flow.spec.concurrency):
         limit = get_limit(flow.spec.concurrency)
         found[False, group] = Share(int(holds_place(flow)), is_waiting(flow), limit=limit)
+    places = [*(() if flow.final else flow.status.places or ())]
     if not flow.status.state.phase and not _is_passed_over(flow):
-        # its first plan, which may come late, asks for places
-        for step in flow.steps:
-            if (
-                step.concurrency
-                and not step.targets
-                and (group := get_group(flow, step.concurrency))
-            ):
-                slots, limit = get_slots(step.concurrency), get_limit(step.concurrency)
-                found.setdefault((True, group), Share(0, True, slots, limit))
-    for place in () if flow.final else flow.status.places or ():
+        # its first plan, which may come late, asks for places: first those of the first step
+        needed = [get_needed(flow, step) for step in flow.steps if not step.targets]
+        places += filter(None, reversed(needed))
+    for place in places:
         share = found.get((True, place.group), Share())
         if place.job:
             share = share._replace(holds=share.holds + place.slots)

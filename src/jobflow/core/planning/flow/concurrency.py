@@ -30,8 +30,8 @@ from jobflow.core.spec.concurrency import (
     Group,
     get_group,
     get_limit,
+    get_needed,
     get_policy,
-    get_slots,
 )
 from jobflow.core.text import format_count, join_names
 from jobflow.core.timestamps import add
@@ -144,10 +144,8 @@ class StepPlaces:
 
     def of(self, step: Step) -> PlacesOfStep | None:
         """Return the places of a step, or None if it needs none."""
-        if step.concurrency is None or not (group := get_group(self._flow, step.concurrency)):
-            return None
-        slots, limit = get_slots(step.concurrency), get_limit(step.concurrency)
-        return PlacesOfStep(self, StepPlace(group=group, step=step.name, slots=slots, limit=limit))
+        needed = get_needed(self._flow, step)
+        return None if needed is None else PlacesOfStep(self, needed)
 
     @property
     def all(self) -> list[StepPlace] | None:
