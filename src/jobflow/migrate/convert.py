@@ -90,7 +90,6 @@ def convert(manifests: Iterable[Manifest]) -> list[Converted]:
             spec = each.root.get("spec")
             if each.manifest.kind in _TEMPLATES and spec is not None:
                 key = (each.manifest.name, each.manifest.kind == CLUSTER)
-                files.specs[key] = spec
                 files.templates[key] = library_of(spec, files.templates)
     for each in converted:
         with _reported(each):
@@ -153,8 +152,7 @@ def _metadata(root: Field) -> dict[str, Any]:
     metadata = root.get("metadata")
     found: dict[str, Any] = {}
     for key, value in metadata.entries() if metadata is not None else ():
-        if metadata is not None:
-            metadata.get(key)
+        root.at("metadata", key)
         data = value.data
         if key in ("labels", "annotations") and isinstance(data, dict):
             kept = {k: v for k, v in data.items() if not k.startswith(_BOOKKEEPING)}

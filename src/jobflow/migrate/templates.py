@@ -18,6 +18,8 @@ CLUSTER = "ClusterWorkflowTemplate"
 class Library:
     """The templates that the tasks of a workflow can name."""
 
+    spec: Field
+    """The spec that has them."""
     templates: dict[str, Field] = field(default_factory=dict)
     others: Mapping[tuple[str, bool], Library] = field(default_factory=dict)
     """The WorkflowTemplates by name and whether they are of the cluster."""
@@ -47,7 +49,7 @@ def is_flow(template: Field) -> bool:
 
 def library_of(spec: Field, others: Mapping[tuple[str, bool], Library]) -> Library:
     """Return the templates of a spec, with the values of `templateDefaults`."""
-    defaults, found = spec.get("templateDefaults"), Library(others=others)
+    defaults, found = spec.get("templateDefaults"), Library(spec, others=others)
     for template in spec.listed("templates"):
         found.templates[template.text_of("name")] = template.with_defaults(defaults)
     return found

@@ -52,8 +52,7 @@ class Files:
     """The other objects in the files that a workflow can use."""
 
     templates: dict[tuple[str, bool], Library] = field(default_factory=dict)
-    specs: dict[tuple[str, bool], Field] = field(default_factory=dict)
-    """The specs of WorkflowTemplates, by name and whether they are of the cluster."""
+    """WorkflowTemplates by name and whether they are of the cluster."""
     config_maps: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -103,13 +102,12 @@ def _with_template(spec: Field, files: Files) -> Field:
     reference = spec.get("workflowTemplateRef")
     if reference is None:
         return spec
-    key = (reference.text_of("name"), reference.is_true("clusterScope"))
-    template = files.specs.get(key)
-    if template is None:
+    library = files.templates.get((reference.text_of("name"), reference.is_true("clusterScope")))
+    if library is None:
         reference.gap("the WorkflowTemplate is in none of the files: add the file that has it")
         return spec
     own = {each.text_of("name"): each for each in spec.listed("arguments", "parameters")}
-    merged = spec.with_defaults(template)
+    template, merged = library.spec, spec.with_defaults(library.spec)
     parameters = [
         own.pop(each.text_of("name"), each) for each in template.listed("arguments", "parameters")
     ]
