@@ -108,7 +108,7 @@ class Reference:
         for state in self.states.values():
             work, shown = self.own_work(state), self.seen.steps[state.name]
             is_new = state.failed_at in (None, self.now) and shown.phase == "Failed"
-            if is_new and work is not None and work.at_once:
+            if is_new and (not shown.attempts or (work is not None and work.at_once)):
                 return True
         return False
 
