@@ -87,8 +87,10 @@ class Running:
             run.between = run.between_since < self.now
 
     def was_created_early(self, state: State, run: Run) -> bool:
+        """Whether an attempt was created before the plans of this moment knew that it may not."""
         seen = self.reference.seen
-        return seen.blurred and (state.name, run.index) in seen.created
+        early = seen.blurred or self.reference.unstarted.stops_later()
+        return early and (state.name, run.index) in seen.created
 
     def has_early_items(self, state: State) -> bool:
         new = ((state.name, index) for index in range(len(state.items or ())))
