@@ -75,7 +75,11 @@ class Commands:
 
     def restart(self, *, tolerated: bool) -> None:
         reference = self.reference
-        some_failed = any(state.phase == "Failed" for state in reference.states.values())
+        some_failed = any(
+            state.phase == "Failed"
+            or (state.phase == "Completed" and any(run.phase == "Failed" for run in state.runs))
+            for state in reference.states.values()
+        )
         if reference.result != "Failed" and not (tolerated and reference.result and some_failed):
             return
         again = self.runs_again(partial(self.stays, tolerated=tolerated))

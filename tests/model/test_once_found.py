@@ -360,6 +360,14 @@ ROWS = [
         jobs="a a-r1 b-0 b-1 b-0-r1 b-1-r1 c d",
     ),
     row(
+        "a flow that succeeded although an item failed is retried for that item",
+        {"a": ""},
+        step("a", for_each=ForEach(count=2, max_failed=1)),
+        commands=((19, "RetryTolerated"),),
+        scripts={"a": (*FAILS, Script())},
+        jobs="a-0 a-1 a-0-r1",
+    ),
+    row(
         "a failed child flow is retried as often as its parent, unless a step before it runs again",
         {"a": "", "b": "", "c": ""},
         Step(name="a", flow=CHILD),
