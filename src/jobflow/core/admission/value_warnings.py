@@ -8,11 +8,12 @@ from jobflow.api.flow.step import Condition, Step
 from jobflow.api.volcano.job import JobPhase
 from jobflow.core.admission.analysis.flow_facts import FlowFacts
 from jobflow.core.admission.rule import FieldWarningRule, RuleGroup
-from jobflow.core.admission.volcano.job_view import elements, job_view
 from jobflow.core.cel.expression import Expression, parse_expression
 from jobflow.core.cel.language.tree import Comparison
 from jobflow.core.cel.references import has_other_brackets
+from jobflow.core.json_values import maps
 from jobflow.core.limits import MAX_MESSAGE_BYTES, MAX_POD_MESSAGE_BYTES
+from jobflow.core.manifests.layers import count_containers
 from jobflow.core.pods.outputs import message_limit
 from jobflow.core.spec.expressions import find_needed_outputs
 from jobflow.core.spec.items import count_of, get_items
@@ -154,9 +155,7 @@ def outputs_have_room(facts: FlowFacts) -> Iterator[FieldWarning]:
     crowded: dict[int, int] = {}
     for each in facts.resolved_specs:
         # the first task has the outputs
-        pods = [task.pod_spec for task in job_view(each.spec, "").tasks[:1]]
-        lists = ("containers", "initContainers")
-        sharing = sum(len([*elements(pod, field)]) for pod in pods for field in lists)
+        sharing = count_containers({"tasks": maps(each.spec.get("tasks"))[:1]})
         if message_limit(sharing) < MAX_MESSAGE_BYTES:
             crowded[id(each)] = sharing
     if not crowded:

@@ -94,8 +94,10 @@ class MacroLoop(NamedTuple):
         cost = self.cost + 2
         for entry in entries:
             budget.spend(cost)
-            slots[slot] = normalize_number(entry) if entry.__class__ is int else entry
-            yield slots[slot]
+            if entry.__class__ is int and not MIN_INT <= entry <= MAX_INT:
+                entry = normalize_number(entry)
+            slots[slot] = entry
+            yield entry
 
     def test(self, frame: EvaluationFrame) -> bool:
         """Return the first body's value. Raises CelError if it is not true or false."""
