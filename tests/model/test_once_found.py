@@ -368,6 +368,17 @@ ROWS = [
         jobs="a-0 a-1 a-0-r1",
     ),
     row(
+        "until sees an item whose pods have to be read after one that completes with it",
+        {"a": "ExpressionError"},
+        step("a", for_each=ForEach(count=2, until="items[0].outputs.n > 1")),
+        scripts={
+            "a": (
+                Script(lasts=1, output={"n": 1}, watched=False),
+                Script(lasts=1, output={"n": "none"}),
+            )
+        },
+    ),
+    row(
         "a failed child flow is retried as often as its parent, unless a step before it runs again",
         {"a": "", "b": "", "c": ""},
         Step(name="a", flow=CHILD),

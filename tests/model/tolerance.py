@@ -8,7 +8,7 @@ from math import ceil, floor
 from typing import TYPE_CHECKING
 
 from jobflow.api.flow.step import Step
-from model.books import SKIPPED_BY_USER, State
+from model.books import SKIPPED_BY_USER, Run, State
 from model.words import NoValue, truth
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Tolerance:
                 return NOT_NEEDED
         if each.until is not None and count["Completed"]:
             try:
-                if truth(each.until, self.values(state)):
+                if self.is_reached(state, each.until):
                     return NOT_NEEDED
             except NoValue:
                 return "ExpressionError"
@@ -85,7 +85,21 @@ class Tolerance:
         """Return the number of items that are not NotTaken."""
         return len(state.items or ()) - sum(run.reason == "NotTaken" for run in state.runs)
 
-    def values(self, state: State) -> dict[str, object]:
+    def is_reached(self, state: State, until: str) -> bool:
+        """Whether `until` holds. Items whose pods are read first have ended after the others."""
+        ended = [run for run in state.runs if run.phase]
+        first = [run for run in ended if not self.is_read_now(state, run)]
+        rounds = [first, ended] if any(run.phase == "Completed" for run in first) else [ended]
+        return any(truth(until, self.values(state, known)) for known in rounds)
+
+    def is_read_now(self, state: State, run: Run) -> bool:
+        """Whether the pods of a run are read at this moment, because it has completed."""
+        if run.ended_at != self.reference.now or not self.reference.seen.blurred:
+            return False
+        runs_jobs = self.reference.own_work(state) is None and not state.step.flow
+        return runs_jobs and run.last is not None and not run.last.vcjob.script.watched
+
+    def values(self, state: State, ended: list[Run]) -> dict[str, object]:
         items = [
             {
                 "index": run.index,
@@ -93,8 +107,7 @@ class Tolerance:
                 "phase": run.phase,
                 "outputs": run.outputs or {},
             }
-            for run in sorted(state.runs, key=lambda run: run.index or 0)
-            if run.phase
+            for run in sorted(ended, key=lambda run: run.index or 0)
         ]
         return self.reference.deciding.context(state) | {"items": items}
 
