@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import partialmethod
 from types import FunctionType
 from typing import Any
 
@@ -40,6 +41,29 @@ class _Level(IntEnum):
     PRODUCT = 5
     SIGN = 6
     MEMBER = 7
+
+
+def _operation(left: object, sign: str, level: _Level, right: object) -> Expr:
+    # Operators of CEL bind to the left.
+    return Expr(
+        f"{_in(left, level)} {sign} {_in(right, level + 1)}", level=level, is_condition=False
+    )
+
+
+def _compared(left: object, sign: str, right: object) -> Expr:
+    # `a < b < c` has no meaning in CEL, so a comparison in another one has brackets.
+    written = f"{_in(left, _Level.SUM)} {sign} {_in(right, _Level.SUM)}"
+    return Expr(written, level=_Level.RELATION, is_condition=True)
+
+
+def _joined(left: object, sign: str, level: _Level, right: object) -> Expr:
+    _check_condition(left)
+    _check_condition(right)
+    return Expr(f"{_in(left, level)} {sign} {_in(right, level)}", level=level, is_condition=True)
+
+
+def _swapped(write: Callable[..., Expr]) -> Callable[..., Expr]:
+    return lambda right, sign, level, left: write(left, sign, level, right)
 
 
 class Expr:
@@ -115,38 +139,25 @@ class Expr:
         written = f"{_in(self, _Level.RELATION)} in {_in(values, _Level.SUM)}"
         return Expr(written, level=_Level.RELATION, is_condition=True)
 
-    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
-        return _compared(self, "==", other)
-
-    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
-        return _compared(self, "!=", other)
-
-    def __lt__(self, other: object) -> Expr:
-        return _compared(self, "<", other)
-
-    def __le__(self, other: object) -> Expr:
-        return _compared(self, "<=", other)
-
-    def __gt__(self, other: object) -> Expr:
-        return _compared(self, ">", other)
-
-    def __ge__(self, other: object) -> Expr:
-        return _compared(self, ">=", other)
-
+    __eq__ = partialmethod(_compared, "==")  # type: ignore[assignment]
+    __ne__ = partialmethod(_compared, "!=")  # type: ignore[assignment]
+    __lt__ = partialmethod(_compared, "<")
+    __le__ = partialmethod(_compared, "<=")
+    __gt__ = partialmethod(_compared, ">")
+    __ge__ = partialmethod(_compared, ">=")
     # Equality is an expression here, so a set or a dict could not compare two of them.
     __hash__ = None  # type: ignore[assignment]
 
-    def __and__(self, other: object) -> Expr:
-        return _joined(self, "&&", other, _Level.AND)
-
-    def __rand__(self, other: object) -> Expr:
-        return _joined(other, "&&", self, _Level.AND)
-
-    def __or__(self, other: object) -> Expr:
-        return _joined(self, "||", other, _Level.OR)
-
-    def __ror__(self, other: object) -> Expr:
-        return _joined(other, "||", self, _Level.OR)
+    __and__ = partialmethod(_joined, "&&", _Level.AND)
+    __rand__ = partialmethod(_swapped(_joined), "&&", _Level.AND)
+    __or__ = partialmethod(_joined, "||", _Level.OR)
+    __ror__ = partialmethod(_swapped(_joined), "||", _Level.OR)
+    __add__ = partialmethod(_operation, "+", _Level.SUM)
+    __radd__ = partialmethod(_swapped(_operation), "+", _Level.SUM)
+    __sub__ = partialmethod(_operation, "-", _Level.SUM)
+    __rsub__ = partialmethod(_swapped(_operation), "-", _Level.SUM)
+    __mul__ = partialmethod(_operation, "*", _Level.PRODUCT)
+    __rmul__ = partialmethod(_swapped(_operation), "*", _Level.PRODUCT)
 
     def __invert__(self) -> Expr:
         _check_condition(self)
@@ -155,30 +166,12 @@ class Expr:
     def __neg__(self) -> Expr:
         return Expr(f"-{_in(self, _Level.MEMBER)}", level=_Level.SIGN, is_condition=False)
 
-    def __add__(self, other: object) -> Expr:
-        return _operation(self, "+", other, _Level.SUM)
-
-    def __radd__(self, other: object) -> Expr:
-        return _operation(other, "+", self, _Level.SUM)
-
-    def __sub__(self, other: object) -> Expr:
-        return _operation(self, "-", other, _Level.SUM)
-
-    def __rsub__(self, other: object) -> Expr:
-        return _operation(other, "-", self, _Level.SUM)
-
-    def __mul__(self, other: object) -> Expr:
-        return _operation(self, "*", other, _Level.PRODUCT)
-
-    def __rmul__(self, other: object) -> Expr:
-        return _operation(other, "*", self, _Level.PRODUCT)
-
     def __truediv__(self, other: object) -> Expr:
         # In CEL two integers divide to an integer, in Python to a float.
-        return _operation(cel.double(self), "/", cel.double(other), _Level.PRODUCT)
+        return _operation(cel.double(self), "/", _Level.PRODUCT, cel.double(other))
 
     def __rtruediv__(self, other: object) -> Expr:
-        return _operation(cel.double(other), "/", cel.double(self), _Level.PRODUCT)
+        return _operation(cel.double(other), "/", _Level.PRODUCT, cel.double(self))
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -312,25 +305,6 @@ def _in(value: object, level: int) -> str:
     if isinstance(value, int | float) and value < 0:
         own = _Level.SIGN
     return to_cel(value) if own >= level else f"({to_cel(value)})"
-
-
-def _operation(left: object, sign: str, right: object, level: _Level) -> Expr:
-    # Operators of CEL bind to the left.
-    return Expr(
-        f"{_in(left, level)} {sign} {_in(right, level + 1)}", level=level, is_condition=False
-    )
-
-
-def _compared(left: object, sign: str, right: object) -> Expr:
-    # `a < b < c` has no meaning in CEL, so a comparison in another one has brackets.
-    written = f"{_in(left, _Level.SUM)} {sign} {_in(right, _Level.SUM)}"
-    return Expr(written, level=_Level.RELATION, is_condition=True)
-
-
-def _joined(left: object, sign: str, right: object, level: _Level) -> Expr:
-    _check_condition(left)
-    _check_condition(right)
-    return Expr(f"{_in(left, level)} {sign} {_in(right, level)}", level=level, is_condition=True)
 
 
 def _check_condition(value: object) -> None:
