@@ -20,6 +20,7 @@ from jobflow.api.resources import JOBFLOWS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.access import kubeconfig as sandbox_kubeconfig
 from jobflow.sandbox.apiserver.server import ApiServer
+from support.network.anonymous import anonymous
 
 JOBFLOW = Path(sys.executable).with_name("jobflow")
 FLOWS = 100
@@ -75,7 +76,7 @@ async def _listed(folder: Path, runs: int) -> list[Taken]:
     """Run `jobflow get` against the sandbox's API server."""
     kubeconfig = folder / "kubeconfig"
     words = ["get", "-n", DEFAULT, "--kubeconfig", str(kubeconfig)]
-    async with ApiServer() as server, Client.at(server.url) as client:
+    async with ApiServer() as server, Client(anonymous(server.url)) as client:
         kubeconfig.write_text(sandbox_kubeconfig(server.url, server.access), encoding="utf-8")
         for number in range(FLOWS):
             body = msgspec.json.encode(_flow(samples.diamond(), f"flow-{number}"))

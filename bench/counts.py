@@ -30,6 +30,7 @@ from jobflow.kube.credentials import Credentials, Login
 from jobflow.webhook.app import create_app
 from jobflow.webhook.cluster import StoreCluster
 from support.laws.counted_work import opcodes_run
+from support.network.anonymous import anonymous
 from support.sandbox.running_controller import DIAMOND, cluster, flow, template
 from support.time.leaping_loop import in_leaps
 
@@ -111,7 +112,7 @@ def requests_of_flows() -> dict[str, float]:
 async def _requests_of_flows() -> dict[str, float]:
     hooks = Reconciles()
     found: dict[str, list[Counter[str]]] = {}
-    async with cluster() as world, Counting.at(world.server.url) as client:
+    async with cluster() as world, Counting(anonymous(world.server.url)) as client:
         async with world.controller(client, hooks=hooks), world.ends():
             await world.apply(*(template(name) for name in {*DIAMOND, *WIDE}))
             for shape, steps in (("diamond", DIAMOND), ("100 steps", WIDE)):

@@ -18,6 +18,7 @@ from jobflow.webhook.app import create_app
 from jobflow.webhook.certificates.live import write_development_pki
 from jobflow.webhook.cluster import StoreCluster
 from jobflow.webhook.large_reviews import ReviewProcess
+from support.network.anonymous import anonymous
 
 NOWHERE = "http://127.0.0.1:1"
 
@@ -37,7 +38,7 @@ def known() -> Store:
 async def main(folder: Path) -> None:
     """Serve until the process ends."""
     pki = write_development_pki(folder, ["127.0.0.1"])
-    async with Client.at(NOWHERE) as client:
+    async with Client(anonymous(NOWHERE)) as client:
         cluster = StoreCluster(known(), client)
         app = create_app(cluster, Metrics().reviewed, large_reviews=ReviewProcess(cluster))
         tls = pki.serving.context()

@@ -28,6 +28,7 @@ from jobflow.runtime.http_listener import PortInUse
 from jobflow.webhook.certificates.live import PkiFiles, write_development_pki
 from jobflow.webhook.certificates.pki import CertificateError
 from support.admission.admissions import review
+from support.network.anonymous import anonymous
 from support.sandbox.api_server import ApiServer
 from support.sandbox.manifests import jobflow
 
@@ -61,7 +62,7 @@ async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
 
 @pytest.fixture
 async def client(server: ApiServer) -> AsyncIterator[Client]:
-    async with Client.at(server.url) as client:
+    async with Client(anonymous(server.url)) as client:
         yield client
 
 

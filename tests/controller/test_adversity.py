@@ -12,6 +12,7 @@ from jobflow.api.resources import JOBS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.sandbox.apiserver.requests.http import Request
+from support.network.anonymous import anonymous
 from support.sandbox.api_server import InjectedFault
 from support.sandbox.running_controller import DIAMOND, Cluster, cluster, flow, template
 
@@ -82,7 +83,7 @@ async def run_diamonds(world: Cluster, client: Client, flows: int = 5) -> None:
 @pytest.mark.parametrize("kind", [Repeating, Breaking, Forgetting, Lagging])
 async def test_a_faulty_watch_duplicates_and_delays_no_job(kind: type[Client]) -> None:
     async with cluster() as world:
-        await run_diamonds(world, kind.at(world.server.url))
+        await run_diamonds(world, kind(anonymous(world.server.url)))
         assert world.count("POST", JOBS) == 25
 
 
@@ -115,7 +116,7 @@ async def test_writes_that_fail_in_bursts_take_effect_once(fault: dict[str, Any]
         picks = pick_writes(random.Random(3), 0.3)
         injected = InjectedFault(picks, times=20, **fault)
         world.server.faults.append(injected)
-        await run_diamonds(world, Client.at(world.server.url), flows=3)
+        await run_diamonds(world, Client(anonymous(world.server.url)), flows=3)
         assert injected.times is not None
         assert injected.times <= 15
 

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from support.laws.effort_of_laws import STRIDE
+from support.network.anonymous import anonymous
 from support.paths import ROOT
 from support.sandbox.crash_restart import End, Orders, Tale, Watched, lives
 from support.sandbox.crashing_requests import Dying, Point
@@ -78,7 +79,7 @@ def run_with(orders: Orders | None) -> End:
             await world.apply(*objects)
 
             async def connect() -> Dying:
-                return Dying.at(world.server.url)
+                return Dying(anonymous(world.server.url))
 
             return (await lives(connect, NAMESPACE, Tale(objects, orders), NEVER)).end
 

@@ -11,6 +11,7 @@ import pytest
 from jobflow.api.resources import COMMANDS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
+from support.network.anonymous import anonymous
 from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.manual_reconciler import World
 from support.sandbox.places_held import places_held
@@ -61,7 +62,7 @@ async def test_flows_start_one_after_another_in_their_order(limit: int) -> None:
 
 @pytest.mark.long
 async def test_a_lost_answer_lets_no_second_flow_start() -> None:
-    async with cluster() as world, Losing.at(world.server.url) as client:
+    async with cluster() as world, Losing(anonymous(world.server.url)) as client:
         async with world.controller(client), world.ends():
             async with places_held(world.client, NAMESPACE) as held:
                 await create(world)
@@ -92,7 +93,7 @@ async def test_a_flow_that_comes_first_by_name_does_not_start_beside_one_that_ma
 async def test_a_crash_lets_no_second_flow_start(number: int, after: bool) -> None:
     async with cluster() as world, world.ends():
         async with places_held(world.client, NAMESPACE) as held:
-            async with Dying.at(world.server.url) as client:
+            async with Dying(anonymous(world.server.url)) as client:
                 client.point = Point(number, after)
                 async with world.controller(client):
                     await create(world)

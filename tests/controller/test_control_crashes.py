@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from support.laws.effort_of_laws import STRIDE
+from support.network.anonymous import anonymous
 from support.paths import ROOT
 from support.sandbox.crash_restart import Lives, Tale, Watched, lives
 from support.sandbox.crashing_requests import Dying, Point, Reusing
@@ -223,7 +224,7 @@ async def run_tale(story: Tale, point: Point) -> Lives:
         await world.apply(*(dict(entry) for entry in story.objects))
 
         async def connect() -> Dying:
-            return Dying.at(world.server.url)
+            return Dying(anonymous(world.server.url))
 
         return await lives(connect, NAMESPACE, story, point)
 
@@ -255,7 +256,7 @@ async def run_reusing(point: Point) -> Lives:
     async with cluster() as world:
 
         async def connect() -> Reusing:
-            return Reusing.at(world.server.url)
+            return Reusing(anonymous(world.server.url))
 
         return await lives_of_reuse(connect, NAMESPACE, point, others=connect)
 

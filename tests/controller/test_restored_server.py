@@ -9,6 +9,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.resources import JOBS
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.storage import Storage
+from support.network.anonymous import anonymous
 from support.sandbox.api_server import compact
 from support.sandbox.following_replica import FollowingReplica
 from support.sandbox.running_controller import Cluster, flow, set_phase, template
@@ -39,7 +40,7 @@ def is_recorded(job: str, flow: JobFlow) -> bool:
 async def test_flows_continue_from_the_restored_state(world: Cluster) -> None:
     """The end of f-a, the status that says so, f-b and f-c are lost."""
     await world.apply(*map(template, "abc"), flow("f", {"a": "", "b": "a", "c": "b"}))
-    async with Client.at(world.server.url) as client:
+    async with Client(anonymous(world.server.url)) as client:
         replica = FollowingReplica(client)
         async with replica.leading():
             await world.until_jobs(f_a="")

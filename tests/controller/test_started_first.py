@@ -15,6 +15,7 @@ from jobflow.api.resources import JOBS
 from jobflow.controller.reconciler import is_unstarted
 from jobflow.kube import write_order
 from jobflow.kube.client import Client
+from support.network.anonymous import anonymous
 from support.sandbox.child_flows import create_child
 from support.sandbox.running_controller import Cluster, flow, set_phase, template
 from support.time.alongside import until
@@ -39,7 +40,7 @@ class Creates(Client):
 
 @pytest.fixture
 async def creates(world: Cluster) -> AsyncIterator[Creates]:
-    async with Creates.at(world.server.url) as client:
+    async with Creates(anonymous(world.server.url)) as client:
         yield client
 
 

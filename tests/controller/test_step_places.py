@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import JOBFLOWS
+from support.network.anonymous import anonymous
 from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.places_held import jobs_held
 from support.sandbox.running_controller import NAMESPACE, Cluster, cluster, flow, template
@@ -72,7 +73,7 @@ async def test_few_child_flows_of_a_step_between_others_run_at_once() -> None:
 async def test_a_crash_lets_no_second_job_start(number: int, after: bool) -> None:
     async with cluster() as world, world.ends():
         async with jobs_held(world.client, NAMESPACE) as held:
-            async with Dying.at(world.server.url) as client:
+            async with Dying(anonymous(world.server.url)) as client:
                 client.point = Point(number, after)
                 async with world.controller(client):
                     await create(world)
@@ -84,7 +85,7 @@ async def test_a_crash_lets_no_second_job_start(number: int, after: bool) -> Non
 
 async def test_a_leader_that_dies_between_place_and_create_leaves_the_place_to_the_next() -> None:
     async with cluster() as world, world.ends():
-        async with Dying.at(world.server.url) as client:
+        async with Dying(anonymous(world.server.url)) as client:
             await world.apply(template("a"), member("f0"))
             client.point = Point(0, after=True)
             async with world.controller(client):

@@ -16,6 +16,7 @@ from jobflow.kube import reflector
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
 from jobflow.store import Store, feeds
+from support.network.anonymous import anonymous
 from support.sandbox.following_replica import FollowingReplica
 from support.sandbox.job_pods import end_pod, make_pod
 from support.sandbox.running_controller import NAMESPACE, Cluster, flow, merge, set_phase, template
@@ -53,7 +54,7 @@ class Hearing(Client):
 
 @asynccontextmanager
 async def follower(world: Cluster) -> AsyncIterator[FollowingReplica[Hearing]]:
-    async with Hearing.at(world.server.url) as client:
+    async with Hearing(anonymous(world.server.url)) as client:
         assert isinstance(client, Hearing)
         client.start()
         replica = FollowingReplica(client)

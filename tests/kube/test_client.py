@@ -13,6 +13,7 @@ from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client, resource_of
 from jobflow.kube.credentials import Credentials, Login
 from jobflow.kube.light_connections import LightConnections
 from jobflow.kube.pooled_connections import PooledConnections
+from support.network.anonymous import anonymous
 from support.network.scripted_server import Answer, ScriptedServer, failure, frame, page, thing
 
 
@@ -131,7 +132,7 @@ async def test_a_cut_answer_is_an_error(server: ScriptedServer, client: Client, 
 
 
 async def test_a_refused_connection_is_a_network_error() -> None:
-    async with Client.at("http://127.0.0.1:1") as client:
+    async with Client(anonymous("http://127.0.0.1:1")) as client:
         with pytest.raises(NETWORK_ERRORS):
             await client.request("GET", "/version")
 

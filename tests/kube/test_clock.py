@@ -10,6 +10,7 @@ import pytest
 from jobflow.kube.client import Client
 from jobflow.kube.clock import ServerClock
 from jobflow.kube.election.election import Fence, FencedClient
+from support.network.anonymous import anonymous
 from support.network.scripted_server import Answer, ScriptedServer
 
 
@@ -103,7 +104,7 @@ async def test_all_clients_of_a_server_have_one_clock(server: ScriptedServer) ->
     date = "Sun, 29 Nov 2015 10:00:00 GMT"
     server.others.append(Answer(body={}, headers={"Date": date}))
     fence = Fence(4.0)
-    async with Client.at(server.url) as client, FencedClient(client, fence, 4.0) as fenced:
+    async with Client(anonymous(server.url)) as client, FencedClient(client, fence, 4.0) as fenced:
         fence.until = float("inf")
         await fenced.request("POST", "/api/v1/namespaces/ns/events", body=b"{}")
         assert client.clock.now().year == client.sibling().clock.now().year == 2015

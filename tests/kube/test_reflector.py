@@ -15,6 +15,7 @@ from jobflow.kube.cache import Cache
 from jobflow.kube.client import Client
 from jobflow.kube.clock import ExponentialBackoff, delay
 from jobflow.kube.reflector import Reflector
+from support.network.anonymous import anonymous
 from support.network.scripted_server import Answer, ScriptedServer, failure, frame, page, thing
 
 
@@ -41,7 +42,7 @@ async def following(
 ) -> AsyncIterator[World]:
     """Run a reflector with very short backoffs."""
     world = World()
-    async with Client.at(server.url) as client:
+    async with Client(anonymous(server.url)) as client:
         short = ExponentialBackoff(first=0.0001, most=0.001)
         world.reflector = Reflector(client, JOBS, Job, world.cache, backoff=short, max_age=max_age)
         task = asyncio.create_task(world.reflector.run())
@@ -345,7 +346,7 @@ def test_a_success_resets_the_delays() -> None:
 async def test_a_list_waits_for_the_given_prerequisite(server: ScriptedServer) -> None:
     server.lists += [Answer(body={}), page(5, thing("a", 3))]
     cache = Cache[Job]()
-    async with Client.at(server.url) as client:
+    async with Client(anonymous(server.url)) as client:
 
         async def first() -> None:
             await client.request("GET", "/first")

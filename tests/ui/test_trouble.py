@@ -9,6 +9,7 @@ from playwright.async_api import Page, expect
 from jobflow.kube.client import Client
 from jobflow.page.serve import served_page
 from jobflow.sandbox.apiserver.requests.failures import failure
+from support.network.anonymous import anonymous
 from support.network.cut_connection import Hop
 from support.page.flows import flow_with_status, status_of
 from support.page.page_world import PageWorld
@@ -96,7 +97,7 @@ async def test_a_connection_that_is_lost_without_an_end_is_noticed(world: PageWo
 
 async def test_a_page_whose_command_was_started_again_says_so(world: PageWorld) -> None:
     """The new command has another token, so the old page cannot go on."""
-    async with Client.at(world.server.url) as client:
+    async with Client(anonymous(world.server.url)) as client:
         async with served_page(client) as served:
             tab = await world.context.new_page()
             await tab.goto(served.new_link())
@@ -110,7 +111,7 @@ async def test_a_page_whose_command_was_started_again_says_so(world: PageWorld) 
 
 
 async def test_a_page_whose_server_ended_says_so(world: PageWorld) -> None:
-    async with Client.at(world.server.url) as client:
+    async with Client(anonymous(world.server.url)) as client:
         async with served_page(client) as served:
             tab = await world.context.new_page()
             await tab.goto(served.new_link())

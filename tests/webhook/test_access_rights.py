@@ -12,6 +12,7 @@ from jobflow.webhook.access_rights import KEPT_SECONDS, MOST_KEPT, AccessRights,
 from jobflow.webhook.review.envelope import NotReady, ReviewOutcome, UserInfo
 from jobflow.webhook.review.judges import Right
 from support.admission.admissions import FakeRights, Ticks, respond, review, stored
+from support.network.anonymous import anonymous
 from support.network.scripted_server import Answer, ScriptedServer, failure
 from support.sandbox.manifests import jobflow, template
 
@@ -37,7 +38,7 @@ def jobs_in(namespace: str) -> Right:
 
 class TestAccessReviews:
     async def test_the_request_names_the_user_and_the_right(self) -> None:
-        async with ScriptedServer() as server, Client.at(server.url) as client:
+        async with ScriptedServer() as server, Client(anonymous(server.url)) as client:
             server.others.append(Answer(201, YES))
             assert await checking(client).lacking(ANNA, jobs_in("team")) is None
         (request,) = server.requests
@@ -65,7 +66,7 @@ class TestAccessReviews:
         }
 
     async def test_the_message_names_the_missing_right(self) -> None:
-        async with ScriptedServer() as server, Client.at(server.url) as client:
+        async with ScriptedServer() as server, Client(anonymous(server.url)) as client:
             refusal = {"status": {"allowed": False, "reason": "no RBAC policy matched"}}
             server.others += [Answer(201, NO), Answer(201, refusal)]
             assert await checking(client).lacking(ANNA, jobs_in("team")) == DENIED
@@ -73,12 +74,12 @@ class TestAccessReviews:
             assert '"team" (no RBAC policy matched), and' in message
 
     async def test_only_the_configured_rights_are_asked_for(self) -> None:
-        async with Client.at("http://127.0.0.1:1") as client:
+        async with Client(anonymous("http://127.0.0.1:1")) as client:
             assert await checking(client).lacking(ANNA, Right("update", JOBFLOWS, "team")) is None
 
     async def test_an_answer_is_reused_for_ten_seconds(self) -> None:
         clock = Ticks()
-        async with ScriptedServer() as server, Client.at(server.url) as client:
+        async with ScriptedServer() as server, Client(anonymous(server.url)) as client:
             server.others += [Answer(201, NO), *(Answer(201, YES) for _ in range(3))]
             rights = checking(client, clock)
             assert (
@@ -97,7 +98,7 @@ class TestAccessReviews:
 
     @pytest.mark.long
     async def test_at_most_a_thousand_answers_are_stored(self) -> None:
-        async with ScriptedServer() as server, Client.at(server.url) as client:
+        async with ScriptedServer() as server, Client(anonymous(server.url)) as client:
             rights = checking(client)
             for i in range(MOST_KEPT + 5):
                 server.others.append(Answer(201, YES))
@@ -114,7 +115,7 @@ class TestAccessReviews:
         ],
     )
     async def test_without_an_answer_the_right_is_unknown(self, answer: Answer) -> None:
-        async with ScriptedServer() as server, Client.at(server.url) as client:
+        async with ScriptedServer() as server, Client(anonymous(server.url)) as client:
             server.others += [answer, Answer(201, YES)]
             rights = checking(client)
             with pytest.raises(NotReady) as raised:
@@ -146,7 +147,7 @@ class TestReviews:
         assert (await respond(review("UPDATE", TEMPLATE, TEMPLATE), None, rights)).allowed
 
     async def test_a_flow_is_refused_while_the_right_is_unknown(self) -> None:
-        async with Client.at("http://127.0.0.1:1") as client:
+        async with Client(anonymous("http://127.0.0.1:1")) as client:
             response = await respond(review("CREATE", FLOW), None, checking(client))
         assert (response.outcome, response.code) == (ReviewOutcome.FAILED, 503)
         assert response.message.endswith("; try again")

@@ -15,13 +15,14 @@ from jobflow.webhook import cluster
 from jobflow.webhook.cluster import StoreCluster
 from jobflow.webhook.review.envelope import NotReady
 from support.admission.reviewed import flow_of
+from support.network.anonymous import anonymous
 from support.network.scripted_server import Answer, ScriptedServer
 from support.sandbox.api_server import ApiServer
 from support.sandbox.manifests import jobflow
 
 
 async def test_a_namespace_that_is_being_deleted_is_terminating() -> None:
-    async with ApiServer() as server, Client.at(server.url) as client:
+    async with ApiServer() as server, Client(anonymous(server.url)) as client:
         known = StoreCluster(Store(), client)
         assert not await known.namespace_terminating("team"), "it does not exist"
         metadata = {"name": "team", "finalizers": ["example.com/wait"]}
@@ -30,13 +31,13 @@ async def test_a_namespace_that_is_being_deleted_is_terminating() -> None:
         assert not await known.namespace_terminating("team")
         await client.delete(NAMESPACES, "", "team")
         assert await known.namespace_terminating("team")
-    async with Client.at("http://127.0.0.1:1") as client:
+    async with Client(anonymous("http://127.0.0.1:1")) as client:
         assert not await StoreCluster(Store(), client).namespace_terminating("team")
 
 
 async def test_a_namespace_is_known_if_it_is_followed_and_the_store_is_synced() -> None:
     store = Store()
-    async with Client.at("http://127.0.0.1:1") as client:
+    async with Client(anonymous("http://127.0.0.1:1")) as client:
         known = StoreCluster(store, client, only="team")
         assert known.follows("team") and not known.knows("team")
         for cache in (store.flows, store.jobs, store.templates, store.crons, store.queues):
@@ -63,7 +64,7 @@ async def test_other_tasks_run_during_a_search_of_flows(monkeypatch: pytest.Monk
             await asyncio.sleep(0)
 
     task = asyncio.create_task(count_turns())
-    async with Client.at("http://127.0.0.1:1") as client:
+    async with Client(anonymous("http://127.0.0.1:1")) as client:
         before = turns
         needs = await StoreCluster(store, client).needed_by("team", "s9")
     assert turns - before == 5
@@ -72,7 +73,7 @@ async def test_other_tasks_run_during_a_search_of_flows(monkeypatch: pytest.Monk
 
 
 async def test_a_flow_is_read_as_it_is_now() -> None:
-    async with ApiServer() as server, Client.at(server.url) as client:
+    async with ApiServer() as server, Client(anonymous(server.url)) as client:
         known = StoreCluster(Store(), client)
         assert await known.flow("default", "f") is None
         await client.create(JOBFLOWS, "default", json.dumps(jobflow("f", {"a": []})).encode())
@@ -81,7 +82,7 @@ async def test_a_flow_is_read_as_it_is_now() -> None:
 
 
 async def test_a_flow_that_cannot_be_read_is_not_taken_for_missing() -> None:
-    async with Client.at("http://127.0.0.1:1") as client:
+    async with Client(anonymous("http://127.0.0.1:1")) as client:
         known = StoreCluster(Store(), client)
         with pytest.raises(NotReady, match="flow f cannot be read .*; try again"):
             await known.flow("default", "f")
@@ -89,7 +90,7 @@ async def test_a_flow_that_cannot_be_read_is_not_taken_for_missing() -> None:
 
 
 async def test_an_answer_that_is_no_object_is_a_read_that_failed() -> None:
-    async with ScriptedServer() as server, Client.at(server.url) as client:
+    async with ScriptedServer() as server, Client(anonymous(server.url)) as client:
         server.others += [Answer(200, "<html>"), Answer(200, "<html>")]
         known = StoreCluster(Store(), client)
         assert not await known.namespace_terminating("team")
@@ -107,7 +108,7 @@ async def test_a_flow_whose_claims_another_one_has_is_spent() -> None:
     }
     store = Store()
     store.flows.replace([msgspec.convert(each, JobFlow) for each in (first, second)], "1")
-    async with Client.at("http://127.0.0.1:1") as client:
+    async with Client(anonymous("http://127.0.0.1:1")) as client:
         known = StoreCluster(store, client)
     assert known.why_spent("team", "first") == "its volume claims belong to the flow second"
     assert known.why_spent("team", "second") == known.why_spent("team", "third") == ""

@@ -9,6 +9,7 @@ import pytest
 from jobflow.kube.client import Client
 from jobflow.webhook.access_rights import ControllerUsers
 from jobflow.webhook.review.envelope import NotReady
+from support.network.anonymous import anonymous
 from support.network.scripted_server import Answer, ScriptedServer, failure
 
 OURS = {"status": {"userInfo": {"username": "system:serviceaccount:jf:jobflow"}}}
@@ -17,7 +18,7 @@ OURS = {"status": {"userInfo": {"username": "system:serviceaccount:jf:jobflow"}}
 @asynccontextmanager
 async def asking(answer: Answer) -> AsyncIterator[ControllerUsers]:
     """The users of a controller whose API server has given this answer."""
-    async with ScriptedServer() as server, Client.at(server.url) as client:
+    async with ScriptedServer() as server, Client(anonymous(server.url)) as client:
         server.others.append(answer)
         users = ControllerUsers(client, ["other"])
         before = users.waiting_for()

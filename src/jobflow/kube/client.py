@@ -3,7 +3,6 @@
 
 import asyncio
 import logging
-import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -16,7 +15,7 @@ from jobflow.kube import answers, credentials
 from jobflow.kube.answers import NETWORK_ERRORS, ApiError, UnreadableAnswer, decoder
 from jobflow.kube.clock import ExponentialBackoff, ServerClock
 from jobflow.kube.connections import Connections, Limits, Query
-from jobflow.kube.credentials import Credentials, Login
+from jobflow.kube.credentials import Credentials
 from jobflow.kube.light_connections import LightConnections
 
 __all__ = [
@@ -91,19 +90,6 @@ class Client:
         connections = LightConnections(auth) if is_brief else None
         namespace = namespace or (await auth.login()).namespace
         return cls(auth, namespace=namespace, connections=connections)
-
-    @classmethod
-    def at(
-        cls,
-        server: str,
-        *,
-        namespace: str = "default",
-        token: str = "",
-        tls: ssl.SSLContext | None = None,
-    ) -> Self:
-        authorization = f"Bearer {token}" if token else None
-        login = Login(server.rstrip("/"), authorization=authorization, tls=tls)
-        return cls(Credentials(login), namespace=namespace)
 
     def sibling(self) -> "Client":
         """Return a client of the same server with connections of its own, so that its requests

@@ -18,6 +18,7 @@ from jobflow.cli.cluster.doctor.volcano import describe_deployment, is_enabled, 
 from jobflow.cli.cluster.doctor.webhook import describe_serving
 from jobflow.kube.client import Client
 from jobflow.webhook.certificates.pki import Pki, make_pki
+from support.network.anonymous import anonymous
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOST = "jobflow-webhook.jobflow-system.svc"
@@ -172,7 +173,7 @@ async def test_another_writer_of_the_status_of_a_flow_is_a_fault(
         return [flow]
 
     monkeypatch.setattr(Cluster, "read_all", read_all)
-    async with Client.at("http://127.0.0.1:1") as client:
+    async with Client(anonymous("http://127.0.0.1:1")) as client:
         [found] = [each async for each in check_flows(Cluster(client))]
     assert found.status is Status.FAULT
     assert found.message == "vc-controller-manager wrote over the status of JobFlow's flows: f."

@@ -11,6 +11,7 @@ from jobflow.api.volcano.job import Job
 from jobflow.core.planning.actions import AbortJob, DeleteFlow
 from jobflow.kube.client import Client
 from jobflow.sandbox.apiserver.requests.failures import failure
+from support.network.anonymous import anonymous
 from support.sandbox.applier_world import NOW
 from support.sandbox.applier_world import World as Applying
 from support.sandbox.manual_reconciler import KEY, World, set_plan
@@ -49,7 +50,7 @@ async def test_a_refused_delete_is_sent_once(world: World, monkeypatch: pytest.M
 
 
 async def test_answers_for_deleted_and_ended_flows_are_dropped() -> None:
-    async with cluster() as servers, Client.at(servers.server.url) as client:
+    async with cluster() as servers, Client(anonymous(servers.server.url)) as client:
         await servers.apply(template("a"), flow("f", {"a": ""}), flow("g", {"a": ""}))
         product = Product(client)
         memory = product.controller._reconciler.memory

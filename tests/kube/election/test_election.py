@@ -13,6 +13,7 @@ from jobflow.kube.connections import CONNECTIONS
 from jobflow.kube.election.candidate import Timing
 from jobflow.kube.election.election import Election, NotLeading
 from jobflow.sandbox.apiserver.requests.failures import failure
+from support.network.anonymous import anonymous
 from support.sandbox.api_server import InjectedFault
 from support.sandbox.running_controller import Cluster, cluster
 from support.time.alongside import until
@@ -184,6 +185,6 @@ async def test_a_failed_release_of_the_lease_does_not_delay_the_end(world: Clust
 
 
 async def test_every_process_has_its_own_identity() -> None:
-    async with Client.at("http://127.0.0.1:1") as client:
+    async with Client(anonymous("http://127.0.0.1:1")) as client:
         one, other = (Election(client, until_ending, namespace="default") for _ in range(2))
         assert one.identity != other.identity

@@ -12,6 +12,7 @@ from jobflow.api.resources import JOBS, Object
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.kube.clock import boot_clock
 from jobflow.kube.election.election import Fence, FencedClient, NotLeading
+from support.network.anonymous import anonymous
 from support.network.scripted_server import Answer, ScriptedServer, failure, thing
 
 WRITE_SECONDS = 4.0
@@ -29,7 +30,10 @@ async def fenced(
     """A client that may write before second 10 of the clock."""
     fence = Fence(write_seconds, clock=clock)
     fence.until = 10.0
-    async with Client.at(server.url) as plain, FencedClient(plain, fence, write_seconds) as client:
+    async with (
+        Client(anonymous(server.url)) as plain,
+        FencedClient(plain, fence, write_seconds) as client,
+    ):
         yield client, fence
 
 
@@ -99,7 +103,7 @@ async def test_a_put_that_the_http_client_repeats_passes_the_fence_again() -> No
     async with await loop.create_server(Server, "127.0.0.1", 0) as listener:
         port = listener.sockets[0].getsockname()[1]
         async with (
-            Client.at(f"http://127.0.0.1:{port}") as plain,
+            Client(anonymous(f"http://127.0.0.1:{port}")) as plain,
             FencedClient(plain, fence, WRITE_SECONDS) as client,
         ):
             await client.request("PUT", PATH, body=b"{}")

@@ -12,6 +12,7 @@ from jobflow.api.resources import JOBFLOWS, ListMeta, Struct
 from jobflow.kube.client import NETWORK_ERRORS, ApiError, Client
 from jobflow.sandbox.apiserver.requests.http import Receive, Scope, Send
 from jobflow.sandbox.apiserver.requests.in_process import in_process_client
+from support.network.anonymous import anonymous
 from support.sandbox.api_server import ApiServer, InjectedFault
 from support.sandbox.rest_client import flow
 from support.time.alongside import until
@@ -34,7 +35,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @pytest.fixture(params=["http", "in process"])
 async def client(request: pytest.FixtureRequest, server: ApiServer) -> AsyncIterator[Client]:
-    made = Client.at(server.url) if request.param == "http" else in_process_client(server)
+    made = Client(anonymous(server.url)) if request.param == "http" else in_process_client(server)
     async with made as client:
         yield client
 

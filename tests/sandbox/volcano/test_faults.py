@@ -9,6 +9,7 @@ import pytest
 
 from jobflow.api.resources import EVENTS, JOBS, PODS
 from jobflow.sandbox.apiserver.requests.failures import failure
+from support.network.anonymous import anonymous
 from support.sandbox.api_server import InjectedFault
 from support.sandbox.crashing_requests import Dying, Point
 from support.sandbox.vcjobs import task, vcjob
@@ -50,7 +51,7 @@ async def test_a_job_finishes_after_a_crash_at_any_write(
 ) -> None:
     manifest, end, _ = FLOWS[name]
     await world.create(manifest)
-    async with Dying.at(world.server.url) as client:
+    async with Dying(anonymous(world.server.url)) as client:
         client.point = Point(n, bool(after))
         async with stand_in(world, client=client, speed=1000):
             finish = asyncio.create_task(world.wait_for_end("j"))

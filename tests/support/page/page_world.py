@@ -14,6 +14,7 @@ from jobflow.api.resources import JOBFLOWS, NAMESPACES
 from jobflow.kube.client import ApiError, Client
 from jobflow.page.serve import ServedPage, served_page
 from jobflow.sandbox.apiserver.handlers.pod_logs import LogSource
+from support.network.anonymous import anonymous
 from support.sandbox.api_server import ApiServer
 from support.sandbox.running_controller import Cluster, write_status
 
@@ -98,7 +99,7 @@ async def page_world(
     are those of a browser context."""
     async with (
         ApiServer(logs=logs) as server,
-        Client.at(server.url) as client,
+        Client(anonymous(server.url)) as client,
         served_page(client) as served,
         await browser.new_context(**options) as context,
     ):

@@ -11,6 +11,7 @@ from jobflow.api import labels
 from jobflow.api.resources import JOBFLOWS, JOBS
 from jobflow.kube.client import Client
 from support.laws.effort_of_laws import STRIDE
+from support.network.anonymous import anonymous
 from support.sandbox.running_controller import Cluster, Product
 
 
@@ -108,7 +109,7 @@ def _missing_results(flow: Mapping[str, Any], step: str, ran: Container[str]) ->
 async def first_life(world: Cluster, point: Point, kind: type[Dying] = DyingAnywhere) -> bool:
     """Run the product until it dies at this point, or until the flow `f` is final and idle. Return
     whether it died."""
-    async with kind.at(world.server.url) as client:
+    async with kind(anonymous(world.server.url)) as client:
         client.point, dead = point, client.dead
         product = Product(client)
         ended = asyncio.create_task(world.until("f", lambda flow: flow.final))

@@ -21,6 +21,7 @@ from jobflow.kube.client import Client
 from support.cluster.control_plane import token
 from support.cluster.kubectl import Kubectl
 from support.cluster.real_cluster import RealCluster
+from support.network.anonymous import anonymous
 from support.network.webhook_server import Hook, configuration
 from support.sandbox.api_server import ApiServer
 from support.sandbox.rest_client import Rest, flow
@@ -107,7 +108,7 @@ async def sandbox_server(namespace: str, home: Path) -> AsyncIterator[Server]:
     """A new sandbox server."""
     async with (
         ApiServer(bookmark_seconds=1) as server,
-        Client.at(server.url, namespace=namespace) as client,
+        Client(anonymous(server.url), namespace=namespace) as client,
     ):
         async with aiohttp.ClientSession(server.url) as session:
             server.write_kubeconfig(home / "kubeconfig")

@@ -17,6 +17,7 @@ from jobflow.webhook.certificates.live import Live
 from jobflow.webhook.certificates.pki import Policy, Ring, pem, read_ring
 from jobflow.webhook.certificates.shared import SharedCertificate
 from jobflow.webhook.configuration import webhook_configuration
+from support.network.anonymous import anonymous
 from support.sandbox.api_server import ApiServer
 from support.time.alongside import alongside, until
 
@@ -64,7 +65,7 @@ class Shared:
     @asynccontextmanager
     async def replica(self, policy: Policy = POLICY) -> AsyncIterator[Replica]:
         """Run one more replica while the body runs."""
-        async with Client.at(self.server.url) as client:
+        async with Client(anonymous(self.server.url)) as client:
             live = Live(now=self.clock)
             source = SharedCertificate(
                 client,
@@ -119,7 +120,7 @@ def _certificates(bundle: str) -> list[x509.Certificate]:
 
 @asynccontextmanager
 async def shared() -> AsyncIterator[Shared]:
-    async with ApiServer() as server, Client.at(server.url) as client:
+    async with ApiServer() as server, Client(anonymous(server.url)) as client:
         yield Shared(server, client)
 
 

@@ -18,6 +18,7 @@ from jobflow.webhook import cluster as dry_runs
 from jobflow.webhook.cluster import AT_ONCE, DryRuns
 from jobflow.webhook.tried_pods import DryRun
 from support.admission.admissions import INVALID_PORT, Ticks
+from support.network.anonymous import anonymous
 from support.network.scripted_server import Answer, ScriptedServer, failure
 
 PATH = "/api/v1/namespaces/team/podtemplates"
@@ -50,14 +51,14 @@ class Tries:
 
 
 async def dry_run_with(answer: Answer) -> tuple[DryRun, Counter[str]]:
-    async with ScriptedServer() as server, Client.at(server.url) as client:
+    async with ScriptedServer() as server, Client(anonymous(server.url)) as client:
         server.others.append(answer)
         tries = Tries(client)
         return await tries.one(), tries.results
 
 
 async def test_a_dry_run_has_a_generated_name() -> None:
-    async with ScriptedServer() as server, Client.at(server.url) as client:
+    async with ScriptedServer() as server, Client(anonymous(server.url)) as client:
         server.others.append(Answer(201, {"kind": "PodTemplate"}))
         assert await Tries(client).one() == DryRun()
     (request,) = server.requests
@@ -140,7 +141,7 @@ async def test_warnings_are_returned_with_and_without_faults() -> None:
 
 
 async def test_dry_runs_share_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with ScriptedServer() as server, Client.at(server.url) as client:
+    async with ScriptedServer() as server, Client(anonymous(server.url)) as client:
         refusal = failure(422, "Invalid", "", causes=CAUSES)
         server.others += [Answer(422, refusal), Answer(end="hang"), Answer(end="hang")]
         tries = Tries(client)
@@ -180,7 +181,7 @@ async def test_concurrent_dry_runs_are_limited() -> None:
 
 
 async def test_a_cancelled_review_cancels_its_dry_runs() -> None:
-    async with ScriptedServer() as server, Client.at(server.url) as client:
+    async with ScriptedServer() as server, Client(anonymous(server.url)) as client:
         server.others.append(Answer(end="hang"))
         review = asyncio.create_task(Tries(client).one())
         await server.until(lambda: server.requests)
