@@ -87,8 +87,6 @@ class Metrics:
     def text(self) -> bytes:
         return generate_latest(self.registry)
 
-    # ------------------------------------------------------------------ callbacks
-
     def reviewed(self, kind: str, answer: Answer, seconds: float) -> None:
         self._admission_of(kind, answer.operation, answer.outcome).observe(seconds)
         for violation in answer.violations:
@@ -110,8 +108,6 @@ class Metrics:
         self._leader.set(leads)
         if not leads:
             self.controller.write_order = None
-
-    # ------------------------------------------------------------------ computed when scraped
 
     def on_scrape(self, name: str, text: str, values: Values, *, label: str = "") -> None:
         """Register a metric whose values are computed at each scrape; a counter if its name ends

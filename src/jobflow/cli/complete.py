@@ -133,9 +133,6 @@ def _flow_in(params: Params) -> str:
     return str(params.get("flow") or (several[0] if several else params.get("reuse") or ""))
 
 
-# ------------------------------------------------------------------ shells
-
-
 class _Bash(BashComplete):
     def get_completion_args(self) -> tuple[list[str], str]:
         """Return the words before the one that is completed, and that one. Bash splits words at
@@ -172,8 +169,6 @@ class _Fish(_WithFlag, FishComplete):
 
 SHELLS = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
 """By the name that the script of `jobflow completion` has."""
-
-# ------------------------------------------------------------------ answers
 
 
 def _with_prefix(

@@ -53,8 +53,6 @@ class Crons(Listener):
     _noted: dict[Key, frozenset[Event]] = field(default_factory=dict)
     """The notices of the last plan of each CronJobFlow, which are not recorded again."""
 
-    # ------------------------------------------------------------------ events to keys
-
     def cron_changed(self, old: CronJobFlow | None, new: CronJobFlow | None) -> None:
         cron = new or old
         assert cron is not None
@@ -75,8 +73,6 @@ class Crons(Listener):
         """Queue every CronJobFlow: earlier events are not known to this process."""
         for cron in self.store.crons:
             self.queue.add(key_of(cron))
-
-    # ------------------------------------------------------------------ work
 
     async def work(self) -> None:
         """Reconcile one CronJobFlow after another until the queue is closed. An error puts one in
@@ -136,8 +132,6 @@ class Crons(Listener):
                 case ForgetSkip():
                     changes = {"metadata": {"annotations": {SKIP: None}}}
                     await self._patch(cron, guarded_patch(cron.metadata, changes))
-
-    # ------------------------------------------------------------------ requests
 
     async def _write_status(self, cron: CronJobFlow, plan: CronPlan) -> CronJobFlow | None:
         """Write the status and return the CronJobFlow as stored; None if it had changed."""

@@ -43,8 +43,6 @@ class TemplateStatuses(Listener):
         self._resting: set[Key] = set()
         """Templates that were written less than REST_SECONDS ago."""
 
-    # ------------------------------------------------------------------ events to keys
-
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         before, after = template_of(old), template_of(new)
         if before != after:
@@ -64,8 +62,6 @@ class TemplateStatuses(Listener):
     def _check(self, template: Key | None) -> None:
         if template is not None and template not in self._resting:
             self._due.add_after(template, SETTLE_SECONDS)
-
-    # ------------------------------------------------------------------ work
 
     async def run(self) -> None:
         while (key := await self._due.get()) is not None:

@@ -112,8 +112,6 @@ class Client:
     async def close(self) -> None:
         await self._connections.close()
 
-    # ------------------------------------------------------------------ requests
-
     async def request(
         self,
         method: str,

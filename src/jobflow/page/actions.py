@@ -230,11 +230,7 @@ async def _check_steps(
         return flow, asked, {"rows": [], "note": note}
     touched = await by_hand.check_steps(client, flow, verb, asked)
     rows = [
-        (
-            each.title,
-            each.phase,
-            format_duration(each.lost) if each.lost is not None else "",
-        )
+        (each.title, each.phase, format_duration(each.lost) if each.lost is not None else "")
         for each in touched[:MAX_AGAIN]
     ]
     more = len(touched) - MAX_AGAIN

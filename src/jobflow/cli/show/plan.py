@@ -233,8 +233,6 @@ def _why_nothing_runs(flow: JobFlow) -> str:
     return "no step can start"
 
 
-# -------------------------------------------------------------------- output
-
 _HEADER = ("START", "END", "DURATION", "STEP", "ATTEMPT", "PHASE", "JOB")
 _OPTIONAL = ("JOB", "DURATION", "ATTEMPT")
 """Columns that are left out on a narrow terminal, in this order."""

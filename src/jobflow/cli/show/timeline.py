@@ -138,9 +138,6 @@ def _time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# --------------------------------------------------------------------- lines
-
-
 def timeline_lines(
     found: Timeline, width: int, left: Left = None, *, ascii_only: bool = False
 ) -> Iterator[Text]:

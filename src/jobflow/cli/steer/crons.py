@@ -71,9 +71,6 @@ async def backfill_cron(name: str, connection: Connection, options: BackfillOpti
     return SUCCESS
 
 
-# ------------------------------------------------------------------ times
-
-
 def _times(schedule: Schedule, options: BackfillOptions) -> list[datetime]:
     now = datetime.now(UTC)
     begin = _moment("--from", options.begin, schedule, last=False)
@@ -125,9 +122,6 @@ def _moment(flag: str, text: str, schedule: Schedule, *, last: bool) -> datetime
     if moment < _FIRST:
         raise CommandError(UNUSABLE, f"{flag} {text} is before 1970")
     return moment
-
-
-# ------------------------------------------------------------------ creation
 
 
 async def _create_all(
@@ -189,8 +183,6 @@ def _line(flow: Mapping[str, Any], state: str) -> str:
     time = (flow["metadata"].get("annotations") or {}).get(SCHEDULED_TIME, "")
     return f"{name_of(flow)} {state}: {time}"
 
-
-# ------------------------------------------------------------------ changes
 
 Change = Callable[[Client, FoundCron], Awaitable[str]]
 """Changes a CronJobFlow and returns the line to print. Raises CommandError or ApiError."""

@@ -11,12 +11,7 @@ from jobflow.cli.steer.until_end import View, until_end
 from jobflow.client.errors import FAILED, SUCCESS, UNUSABLE, CommandError, print_error
 from jobflow.client.flows.find_flow import connect, find_flow, read_flow, to_flow
 from jobflow.client.manifests.check import Report, check_loaded, load_files
-from jobflow.client.manifests.flag_values import (
-    ReuseChoice,
-    only_flow,
-    read_params,
-    set_reuse,
-)
+from jobflow.client.manifests.flag_values import ReuseChoice, only_flow, read_params, set_reuse
 from jobflow.client.manifests.objects import Manifest, Manifests
 from jobflow.client.manifests.sources import UNREADABLE, ManifestFault
 from jobflow.client.options import Connection, FileOptions

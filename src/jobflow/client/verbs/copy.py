@@ -14,11 +14,7 @@ from jobflow.client.errors import FAILED, CommandError
 from jobflow.client.flows.find_cron import FoundCron
 from jobflow.client.flows.find_flow import to_flow
 from jobflow.client.manifests.check import Report, check
-from jobflow.client.manifests.flag_values import (
-    ReuseChoice,
-    set_params,
-    set_reuse,
-)
+from jobflow.client.manifests.flag_values import ReuseChoice, set_params, set_reuse
 from jobflow.client.manifests.objects import Manifests, manifest_of
 from jobflow.client.manifests.sources import ManifestFault, SourcePlace
 from jobflow.client.manifests.yaml_nodes import Node

@@ -84,8 +84,6 @@ class Applier:
                     group.create_task(each)
         return applied
 
-    # ------------------------------------------------------------------ errors
-
     async def _within(
         self, slots: Slots, work: Awaitable[None], applied: Applied, request: str
     ) -> None:
@@ -114,8 +112,6 @@ class Applier:
             log.exception("request failed unexpectedly", requests=requests)
             applied.errors.append(f"{type(error).__name__}: {error}")
         applied.failed.update(requests)
-
-    # ------------------------------------------------------------------ actions
 
     async def _act(self, flow: JobFlow, action: actions.Action, applied: Applied) -> None:
         match action:

@@ -94,8 +94,6 @@ class Lease:
     def _spec(self) -> Mapping[str, Any]:
         return self.body.get("spec") or {}
 
-    # ------------------------------------------------------------------ bodies to write
-
     def claimed(self, holder: str, seconds: int, at: datetime) -> bytes:
         """Return the body that takes over or renews it. 409 if it is no longer stored like this."""
         ours = self.holder == holder
@@ -248,8 +246,6 @@ class Candidate:
         self.known = False
         return lease.released(wall)
 
-    # ------------------------------------------------------------------ next step
-
     def next(self, now: float, wall: datetime) -> Step:
         """Return what to do now. Report its outcome before the next call."""
         if now < self._not_before:
@@ -272,8 +268,6 @@ class Candidate:
         if (look_at := self._looked_at + self._timing.look) <= now:
             return LOOK
         return Wait(min(look_at, free_at) - now)
-
-    # ------------------------------------------------------------------ outcomes
 
     def saw(self, lease: Lease, now: float) -> None:
         if self._lease is None or lease.version != self._lease.version:

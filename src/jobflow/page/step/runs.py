@@ -2,12 +2,7 @@
 
 from typing import Any
 
-from jobflow.api.flow.status import (
-    ENDED_STEP_PHASES,
-    JobRecord,
-    RunCondition,
-    StepPhase,
-)
+from jobflow.api.flow.status import ENDED_STEP_PHASES, JobRecord, RunCondition, StepPhase
 from jobflow.client.conditions import read_index
 from jobflow.client.step_rows import StepRow, records_of, run_indices, run_rows, step_row, step_rows
 from jobflow.core.explain.progress import message_of

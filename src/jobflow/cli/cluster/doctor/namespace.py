@@ -94,9 +94,6 @@ async def _is_allowed(cluster: Cluster, right: Right) -> bool:
     return bool(status.get("allowed"))
 
 
-# -------------------------------------------------------------------- queues
-
-
 async def check_queues(cluster: Cluster) -> AsyncIterator[Result]:
     """Check that queues are open; a closed one is a fault if jobs of the namespace use it."""
     queues = await cluster.read_all(resources.QUEUES)
@@ -149,9 +146,6 @@ def describe_queues(queues: list[Json], used: Mapping[str, list[str]]) -> Iterat
         )
 
 
-# ----------------------------------------------------------------- flows
-
-
 async def check_flows(cluster: Cluster) -> AsyncIterator[Result]:
     """Check that nobody has written over the statuses of flows, and that they have all fields that
     were written: under a foreign definition, an API server drops those that it does not name."""
@@ -202,8 +196,6 @@ def _applied(obj: Json) -> Any:
     except (ValueError, AttributeError):
         return None
 
-
-# ----------------------------------------------------------------- templates
 
 DEFAULTS: Mapping[str, Any] = {"queue": "default", "maxRetry": 3}
 """Defaults that Volcano's definition of JobTemplates writes into stored objects."""

@@ -143,9 +143,6 @@ def _label(deployment: Json) -> str:
     return str((deployment["metadata"].get("labels") or {}).get("app") or "")
 
 
-# ----------------------------------------------------------------- admission
-
-
 async def check_admission(cluster: Cluster) -> AsyncIterator[Result]:
     """Check that only JobFlow's webhook reviews JobFlow's kinds."""
     validating = await cluster.read_all(resources.VALIDATING_WEBHOOKS)

@@ -145,8 +145,6 @@ async def _try_review(cluster: Cluster) -> Result:
     return warning(str(refused), refused.remedy)
 
 
-# -------------------------------------------------------------- certificates
-
 CA_NEAR_END = timedelta(days=30)
 NEAR_END = timedelta(days=7)
 """Rest of the lifetime from which on a renewal is overdue: JobFlow and cert-manager renew after two
