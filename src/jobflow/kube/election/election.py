@@ -188,8 +188,6 @@ class Election:
                     return
             await self._release()
 
-    # ------------------------------------------------------------------ a term
-
     async def _term(self) -> bool:
         """Lead until the term is lost or `lead` ends. Returns whether `lead` ended."""
         fence = Fence(self.timing.write, clock=self.clock)
@@ -242,8 +240,6 @@ class Election:
         self.leads = leads
         log.info("leading" if leads else "no longer leading", identity=self.identity)
         self.on_change(leads)
-
-    # ------------------------------------------------------------------ the Lease
 
     async def _step(self, enough: asyncio.Event) -> None:
         """Do what the candidate wants next. A wait ends early when `enough` is set."""
@@ -307,8 +303,6 @@ class Election:
             log.info("lease released", identity=self.identity)
         except (ApiError, *NETWORK_ERRORS) as error:
             log.warning("lease not released, it will expire", error=str(error))
-
-    # ------------------------------------------------------------------ logs
 
     def _failed(self, trouble: str) -> None:
         self._candidate.failed(self.clock())
