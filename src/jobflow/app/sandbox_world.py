@@ -43,7 +43,6 @@ class SandboxOptions:
 @dataclass(frozen=True, slots=True)
 class SandboxWorld:
     url: str
-    webhook_url: str
     kubeconfig: Path
     client: Client
     """For the user of the sandbox; the parts have clients of their own."""
@@ -97,11 +96,4 @@ async def sandbox_world(options: SandboxOptions | None = None) -> AsyncIterator[
             (MUTATING_WEBHOOKS, command_configuration),
         ):
             await users.create(kind, "", msgspec.json.encode(make(url, access.ca)))
-        yield SandboxWorld(
-            url=server.url,
-            webhook_url=url,
-            kubeconfig=path,
-            client=users,
-            server=server,
-            replica=replica,
-        )
+        yield SandboxWorld(server.url, path, users, server, replica)

@@ -41,7 +41,7 @@ class CommandSender:
         command = make_command(flow, Action.ABORT_JOB, *target, suffix="abort", message=message)
         # noted also if it was refused: the vcjob is deleted after some time, so the create is not
         # repeated more often
-        refused, name = await self._send(flow, command), full_name(flow)
+        refused, name = await self._send(command), full_name(flow)
         self._memory.of(flow).aborts[action.uid] = self._now()
         if refused:
             log.warning("job cannot be aborted", flow=name, job=action.name, error=refused)
@@ -50,7 +50,7 @@ class CommandSender:
 
     async def cancel(self, flow: JobFlow, action: actions.CancelFlow) -> None:
         command = replacing_command(flow, action.name, action.uid, action.message)
-        refused, name = await self._send(flow, command), full_name(flow)
+        refused, name = await self._send(command), full_name(flow)
         self._memory.of(flow).cancels[action.uid] = self._now()
         if refused:
             log.warning("flow cannot be replaced", flow=name, by=action.name, error=refused)
@@ -66,7 +66,7 @@ class CommandSender:
         self._memory.of(flow).aborts[action.key] = self._now()
         log.info("command sent", flow=full_name(flow), child=action.name, action=action.action)
 
-    async def _send(self, flow: JobFlow, command: Command) -> str:
+    async def _send(self, command: Command) -> str:
         """Create a Command. Return why it was refused, or ""."""
         try:
             await create_command(self._client, command)

@@ -147,7 +147,7 @@ class Log:
 
 class Supervisor:
     def __init__(self, pid: int, control: Control, wake: int, output: int, log: Log) -> None:
-        self._pid, self._control, self._wake = pid, control, wake
+        self._pid, self._control = pid, control
         self._output, self._log = output, log
         self._code: int | None = None
         self._kill_at: float | None = None
