@@ -102,10 +102,22 @@ class Reference:
         """Return the kind of work that a step runs, if it has no vcjobs."""
         return self.own_works.get(state.step.kind_of(None))
 
-    def fails_at_once(self) -> bool:
+    def was_first(self, state: State) -> bool:
+        """Whether a step that ends where it starts has done so in a plan of this moment before the
+        one in which another step failed, by the status."""
+        work, shown = self.own_work(state), self.seen.steps[state.name]
+        if work is None or not work.at_once or shown.phase not in ("Completed", "Failed"):
+            return False
+        broken = [other for other in self.states.values() if other.broken and other is not state]
+        return bool(broken) and all(other.failed_at == self.now for other in broken)
+
+    def fails_at_once(self, before: State) -> bool:
         """Whether a step has failed where it starts, at this moment, so that others of the same
-        plan do not begin."""
+        plan do not begin. One that depends on another has not failed before that began."""
+        dependants = self.commands.dependants_of(before.name, in_any_case=True)
         for state in self.states.values():
+            if state.name in dependants:
+                continue
             work, shown = self.own_work(state), self.seen.steps[state.name]
             is_new = state.failed_at in (None, self.now) and shown.phase == "Failed"
             if is_new and (not shown.attempts or (work is not None and work.at_once)):

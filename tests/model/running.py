@@ -116,6 +116,8 @@ class Running:
     def is_halted(self, state: State, run: Run | None = None) -> bool:
         """Whether a started step, or this run of it, gets no further vcjob."""
         reference, order = self.reference, state.order(run.index if run else None)
+        if order is None and not reference.ends(state) and reference.was_first(state):
+            return False
         return order is not None or reference.ends(state) or state.name in reference.aborted
 
     def attempt_ended(self, state: State, run: Run, attempt: Attempt) -> None:

@@ -98,7 +98,7 @@ class Waiting:
 
     def gate_closed(self, state: State) -> bool:
         reference = self.reference
-        if reference.matching.goes_on(state):
+        if reference.matching.goes_on(state) or reference.was_first(state):
             return False
         return reference.stopped() and not state.finally_ and not handles(state, reference.states)
 

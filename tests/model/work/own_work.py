@@ -88,7 +88,7 @@ class OwnWork:
         running, shown = self.reference.running, self.reference.seen.steps[state.name]
         if state.decided_in is self.reference.batch:
             return  # its decisions are stored first
-        stops = shown.reason == STOPPED and self.reference.fails_at_once()
+        stops = shown.reason == STOPPED and self.reference.fails_at_once(state)
         is_sure = self.is_sure() and not stops
         must = set(running.ready(state, strict=True)) if is_sure else set()
         for index in list(running.ready(state, strict=False)):
