@@ -10,6 +10,7 @@ from model.books import FLOW_ERRORS, SKIPPED_BY_USER, Run, State
 from model.by_hand import REASONS
 from model.matching import has_items
 from model.readiness import required_condition
+from model.tolerance import tolerates
 
 if TYPE_CHECKING:
     from model.reference import Reference
@@ -84,7 +85,11 @@ class Commands:
             return
         again = self.runs_again(partial(self.stays, tolerated=tolerated))
         for name, kept in again.items():
-            self.reset(reference.states[name], kept, again)
+            state = reference.states[name]
+            had_reached = tolerated and tolerates(state.step) and state.phase == "Completed"
+            begun = {run.index for run in state.runs}
+            self.reset(state, kept, again)
+            state.again = begun - kept if kept and had_reached else set()
         self.go_on()
 
     def go_on(self) -> None:

@@ -379,6 +379,14 @@ ROWS = [
         },
     ),
     row(
+        "a tolerated item runs again although enough others have completed",
+        {"a": ""},
+        step("a", for_each=ForEach(count=3, min_success=1, parallelism=1)),
+        commands=((19, "RetryTolerated"),),
+        scripts={"a": (*FAILS, Script())},
+        jobs="a-0 a-1 a-0-r1",
+    ),
+    row(
         "a failed child flow is retried as often as its parent, unless a step before it runs again",
         {"a": "", "b": "", "c": ""},
         Step(name="a", flow=CHILD),

@@ -47,17 +47,12 @@ class Tolerance:
     def find_outcome(self, state: State) -> str:
         each = state.step.for_each
         assert each is not None
-        count = Counter(
-            "Completed"
-            if run.reason == SKIPPED_BY_USER
-            else run.reason or run.phase
-            if run.phase == "Skipped"
-            else run.phase
-            for run in state.runs
-        )
+        count = self.count(state.runs)
         total = self.total(state)
         if not total:
             return ""
+        if self.was_reached(state):
+            return NOT_NEEDED
         least = None
         if each.min_success is not None:
             least = max(ceil(share(each.min_success, total)), 1)
@@ -80,6 +75,31 @@ class Tolerance:
         if each.max_failed is not None and count["Failed"] > floor(share(each.max_failed, total)):
             return TOO_MANY
         return ""
+
+    def count(self, runs: list[Run]) -> Counter[str]:
+        return Counter(
+            "Completed"
+            if run.reason == SKIPPED_BY_USER
+            else run.reason or run.phase
+            if run.phase == "Skipped"
+            else run.phase
+            for run in runs
+        )
+
+    def was_reached(self, state: State) -> bool:
+        """Whether so much had completed before items ran again that none of them is ended."""
+        each, stay = state.step.for_each, [run for run in state.runs if run.completed_before]
+        completed = self.count(stay)["Completed"]
+        if any(run.reason == NOT_NEEDED for run in stay):
+            return True
+        if each is None or not completed:
+            return False
+        if each.min_success is not None:
+            return completed >= share(each.min_success, self.total(state))
+        try:
+            return each.until is not None and truth(each.until, self.values(state, stay))
+        except NoValue:
+            return False
 
     def total(self, state: State) -> int:
         """Return the number of items that are not NotTaken."""
@@ -112,9 +132,13 @@ class Tolerance:
         return self.reference.deciding.context(state) | {"items": items}
 
     def leave_out(self, state: State) -> None:
-        """End all items that have not ended; those with a vcjob once it has."""
+        """End all items that have not ended; those with a vcjob once it has. Those that a user lets
+        run again go on."""
+        was_reached = self.was_reached(state)
         for index in range(len(state.items or ())):
             run = state.run(index)
+            if was_reached and index in state.again:
+                continue
             if run is None:
                 state.skip_item(index, NOT_NEEDED)
             elif run.alive and run.last is not None:

@@ -95,8 +95,6 @@ class Cache(Generic[T]):
         held = self._objects.get(key_of(obj))
         return held if held is not None and held.metadata.uid == obj.metadata.uid else None
 
-    # ------------------------------------------------------------------ from list and watch
-
     def shared(self, obj: T) -> T | None:
         """Return what to keep of an object in a list: the existing copy if it has this version,
         else a slim one, None if the object is not wanted. So a list is not held twice."""
@@ -241,8 +239,6 @@ class Cache(Generic[T]):
         self.version = max(self.version, version_of(version))
         self.newest = max(self.newest, self.version)
 
-    # ------------------------------------------------------------------ from writes and live reads
-
     def learn(self, obj: T) -> bool:
         """Apply an object from the API server's answer to a write or read. Returns False if the
         object has been deleted since; the copy does not change then."""
@@ -255,8 +251,6 @@ class Cache(Generic[T]):
                 return False
         self._take(obj)
         return True
-
-    # ------------------------------------------------------------------
 
     def _note_synced(self) -> None:
         self.served = self.synced = True

@@ -300,8 +300,6 @@ class _Start:
             self.replacing_for = self._stored_replacing_for
             self.actions.append(CreateFlow(name, schedules.build_flow(self.cron, due)))
 
-    # ------------------------------------------------------------------ Wait
-
     def _awaited(self) -> str | None:
         """Return the flow after which the next one starts, and record the time of one that was only
         announced. It was announced before its create, so no crash makes or loses a time."""
@@ -345,8 +343,6 @@ class _Start:
             self.waits_for = name
             if self.cron.status.waits_for == name:  # the announcement is stored
                 self.actions.append(CreateFlow(name, schedules.build_flow(self.cron, due)))
-
-    # ------------------------------------------------------------------
 
     def _flow(self, name: str | None) -> JobFlow | None:
         return next((flow for flow in self.flows if flow.metadata.name == name), None)

@@ -42,8 +42,6 @@ from jobflow.core.spec.graph import find_reachable
 from jobflow.core.spec.items import get_items, read_bits
 from jobflow.core.work import work_of
 
-# ------------------------------------------------------- what a run is made of
-
 
 def what_it_is_made_of(run: ObservedRun, ctx: PlanContext) -> Any:
     """Return the JSON that is compared besides what the job does: the identities of the jobs that

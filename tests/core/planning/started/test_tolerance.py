@@ -167,7 +167,9 @@ def test_until_ends_the_others_as_soon_as_it_holds() -> None:
     assert outcome(world) == ("Completed", "", "2 of 4 items not needed")
 
 
-@pytest.mark.parametrize("each", [{"until": GOAL}, {"min_success": 1}])
+@pytest.mark.parametrize(
+    "each", [{"until": "items.exists(i, i.phase == 'Completed')"}, {"min_success": 1}]
+)
 def test_no_further_item_starts_while_the_outputs_of_one_are_read(each: Mapping[str, str]) -> None:
     reader = step("a", when='steps["a"].items[0].outputs.acc > 0')
     searching = step(for_each=ForEach(count=3, **each))  # type: ignore[arg-type]
@@ -312,6 +314,23 @@ def test_a_retry_runs_tolerated_items_again_only_if_it_says_so() -> None:
     assert world.plan().phase == "Failed"
     assert "f-a-0-r1" not in jobs_in(world.with_command("RestartJob").settled())
     assert "f-a-0-r1" in jobs_in(world.with_command("RetryTolerated").settled())
+
+
+@pytest.mark.parametrize("retry", [("RetrySteps", "a/0"), ("RetryTolerated", "")])
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize(
+    "goal", [{"min_success": 1}, {"until": "items.exists(i, i.phase == 'Completed')"}]
+)
+def test_a_retry_runs_an_item_again_although_enough_others_have_completed(
+    goal: Mapping[str, object], count: int, retry: tuple[str, str]
+) -> None:
+    world = end_jobs(started(count, parallelism=1, **goal), "Failed", "f-a-0")
+    world = end_jobs(end_jobs(world, "Completed", "f-a-1"), "Failed", "f-b")
+    world = world.with_command(retry[0], text=retry[1]).settled()
+    assert jobs_in(world).keys() == {"f-a-0", "f-a-1", "f-b", "f-a-0-r1"}
+    world = end_jobs(world, "Failed", "f-a-0-r1")
+    assert outcome(world)[:2] == ("Completed", "")
+    assert "f-b-r1" in jobs_in(world)
 
 
 @pytest.mark.parametrize(

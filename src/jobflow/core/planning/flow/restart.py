@@ -329,7 +329,10 @@ def reset(
     """Return the condition of a step that runs again, with the runs that stay."""
     last, why = ctx.observed[position].stored, _RETRIED if scope is None else scope.why
     condition = step_again(last, ctx.second, again.kept, why)
-    if scope is not None and condition.runs:
+    # tolerated items run again although enough others have completed
+    is_tolerant = ctx.observed[position].step.tolerates_items and again.kept
+    is_named = tolerated and is_tolerant and last.phase == api.StepPhase.COMPLETED
+    if condition.runs and (scope is not None or is_named):
         runs = [
             run if run.index in again.kept else msgspec.structs.replace(run, retried_by_hand=True)
             for run in condition.runs
@@ -337,10 +340,7 @@ def reset(
         condition = msgspec.structs.replace(condition, runs=runs)
     if not ctx.layout.runs_steps[position]:
         return condition
-
-    def with_child(run: C) -> C:
-        return _with_child(run, view, again, tolerated=tolerated, scope=scope)
-
+    with_child = partial(_with_child, view=view, again=again, tolerated=tolerated, scope=scope)
     if not condition.runs:
         return with_child(condition)
     retried = [with_child(run) for run in condition.runs]

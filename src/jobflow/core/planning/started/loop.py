@@ -271,7 +271,7 @@ def _leave_out(loop: Loop, by_hand: frozenset[int], ctx: PlanContext) -> None:
         if index not in loop.decided and index not in by_hand:
             loop.settle(index, ctx, **end, message="its step completes without it")
     for index, (run, decision) in loop.decided.items():
-        if decision.drafts:  # no further attempt starts
+        if decision.drafts and not loop.outcome.is_past:  # no further attempt starts
             loop.decided[index] = run, msgspec.structs.replace(decision, drafts=())
 
 

@@ -80,13 +80,13 @@ def judge(
     counts = _count(total, conditions)
     if not counts.base:
         return None
-    if (least := _least(each, counts)) is not None and counts.completed >= least:
-        text = f"{counts.completed} of {format_count(counts.base, 'item')} have completed"
-        return Outcome(StepReason.NOT_NEEDED, f"{text}; {say_limit(each)}")
-    if each.until is not None and counts.completed:
-        found = _ask_until(observed, each.until, conditions, ctx)
-        if found is not None:
-            return found
+    # if the items that a retry has left were enough, it ends none that runs again
+    left = [run for run in conditions if run.past_attempts == run.attempts > 0]
+    found = _find_goal(observed, left, counts, ctx)
+    if found is not None and found.reason == StepReason.NOT_NEEDED:
+        return found._replace(is_past=True)
+    if (found := _find_goal(observed, conditions, counts, ctx)) is not None:
+        return found
     if any(map(is_flow_error, failed)):
         return Outcome()
     if ends:
@@ -97,6 +97,17 @@ def judge(
     further = counts._replace(failed=counts.failed + unjudged)
     may_decide = completing and (each.until, each.min_success) != (None, None)
     return WAITS if may_decide or (unjudged and _is_lost(each, further)) else None
+
+
+def _find_goal(
+    observed: ObservedStep, runs: Collection[RunCondition], of: _Counts, ctx: PlanContext
+) -> Outcome | None:
+    """Return that these items are enough, or that it is not known; None if they are not."""
+    each, completed = observed.step.for_each or ForEach(), _count(0, runs).completed
+    if (least := _least(each, of)) is not None and completed >= least:
+        text = f"{completed} of {format_count(of.base, 'item')} have completed"
+        return Outcome(StepReason.NOT_NEEDED, f"{text}; {say_limit(each)}")
+    return _ask_until(observed, each.until, runs, ctx) if each.until and completed else None
 
 
 def starts_no_more(flow: JobFlow, step: Step, condition: StepCondition) -> bool:
@@ -145,10 +156,9 @@ def _least(each: ForEach, counts: _Counts) -> int | None:
 
 def _is_lost(each: ForEach, counts: _Counts) -> bool:
     most = count_of(each.max_failed, counts.base, up=False)
-    if most is not None and counts.failed > most:
-        return True
+    too_many = most is not None and counts.failed > most
     least = _least(each, counts)
-    return least is not None and counts.base - counts.failed - counts.skipped < least
+    return too_many or (least is not None and counts.base - counts.failed - counts.skipped < least)
 
 
 def _ask_until(

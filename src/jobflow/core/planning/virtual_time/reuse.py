@@ -269,9 +269,6 @@ def _runs_of(observed: ObservedStep, ctx: PlanContext) -> Iterator[ObservedRun]:
             yield known.get(index) or fresh(observed, ctx.flow.metadata.name, index)
 
 
-# ------------------------------------------------------------------ virtual time
-
-
 class _Jobs:
     """Jobs that run and never end."""
 
