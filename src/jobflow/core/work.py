@@ -87,4 +87,4 @@ def has_own_job(step: Step, case: Case | None) -> bool:
 
 def may_run_steps(step: Step) -> bool:
     """Return whether a step, or a case of its `switch`, runs a flow."""
-    return any(work.has_steps for work in works_of(step))
+    return WorkKind.FLOW in step.kinds

@@ -99,17 +99,11 @@ class PlanBudget:
     @property
     def spent(self) -> bool:
         """Whether this plan may not start another evaluation."""
-        self._settle()
-        return self._left <= 0
+        return self._left + max(self._last.steps, 0) <= 0
 
     def share(self) -> Budget:
         """Return the budget of one more evaluation; the plan pays for the steps that it takes."""
-        self._settle()
+        # all of its steps are taken, and those that the one before has left are given back
+        self._left += max(self._last.steps, 0) - MAX_STEPS
         self._last = Budget()
-        # all of its steps are taken, and those that it leaves are given back by `_settle`
-        self._left -= MAX_STEPS
         return self._last
-
-    def _settle(self) -> None:
-        self._left += max(self._last.steps, 0)
-        self._last = Budget(0)

@@ -5,7 +5,6 @@ the flow. Admission decides which ones it may mention (`admission/rules/expressi
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
@@ -69,8 +68,7 @@ class AttemptFacts(NamedTuple):
     """Whether its step may run a flow."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationScope:
+class EvaluationScope(msgspec.Struct, frozen=True):
     """The values that are visible at one place of a flow, at one moment."""
 
     flow: JobFlow
@@ -88,7 +86,7 @@ class EvaluationScope:
     """In until and retry.when: the run that has just finished, as it is recorded."""
     attempt: AttemptFacts | None = None
     """In retry.when the attempt that has just failed, in vars and patches that which is created."""
-    vars: Mapping[str, Any] = field(default_factory=dict)
+    vars: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """In patches: the values of `vars`."""
     items: Any = UNSET
     """In forEach.until: the items that have ended (`list_ended_items`)."""
@@ -96,7 +94,7 @@ class EvaluationScope:
     """With repeat: outputs and index of the run before, an empty map in the first."""
     names_steps: bool = False
     """Whether the job of a step has the name of the step: for a comparison of jobs of two flows."""
-    budget: Budget = field(default_factory=Budget)
+    budget: Budget = msgspec.field(default_factory=Budget)
     """Shared by all expressions that are evaluated here."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
 from operator import attrgetter
@@ -102,7 +102,7 @@ class Draft(msgspec.Struct, frozen=True):
             # as if it were the first attempt, with the names of steps in place of those of jobs
             last = self.attempt
             assert last.seen is not None
-            seen = replace(last.seen, attempt=AttemptFacts(), names_steps=True)
+            seen = msgspec.structs.replace(last.seen, attempt=AttemptFacts(), names_steps=True)
             first = Attempt(last.name, index=last.index, case=last.case, seen=seen)
             attempt = self._with_vars(first, allowance)
             if isinstance(attempt, EvaluationFailure):
@@ -116,11 +116,11 @@ class Draft(msgspec.Struct, frozen=True):
     def _with_vars(self, attempt: Attempt, allowance: PlanBudget) -> Attempt | EvaluationFailure:
         if not self.step.vars or attempt.seen is None:
             return attempt
-        seen = replace(attempt.seen, budget=allowance.share())
+        seen = msgspec.structs.replace(attempt.seen, budget=allowance.share())
         values = evaluate_all("vars", self.step.vars, seen)
         if isinstance(values, EvaluationFailure):
             return values
-        return msgspec.structs.replace(attempt, seen=replace(seen, vars=values))
+        return msgspec.structs.replace(attempt, seen=msgspec.structs.replace(seen, vars=values))
 
     def _timeout(self, attempt: Attempt) -> str | EvaluationFailure | None:
         """Return the timeout that the vars of the attempt give; None if they give none."""

@@ -77,7 +77,8 @@ def decide_run(run: ObservedRun, ctx: PlanContext, find_end: FindEnd) -> RunDeci
 
 def start_run(run: ObservedRun, ctx: PlanContext) -> RunDecision:
     """Start a run that may start now, also after a retry of the flow."""
-    own = OWN_WORK.get(run.kind) or AT_ONCE.get(run.kind)
+    kind = run.kind
+    own = OWN_WORK.get(kind) or AT_ONCE.get(kind)
     if own is not None:
         return own.start(run, ctx)
     if run.attempts:
@@ -234,8 +235,9 @@ def create(
     run: ObservedRun, ctx: PlanContext, name: str, number: int, guard: Guard | None = None
 ) -> RunDecision:
     """Create an attempt of a run, except for room."""
-    what = run.work.noun
-    needed = run.step.template_for(run.case)
+    step, case = run.step, run.case
+    what = WORK[step.kind_of(case)].noun
+    needed = step.template_for(case)
     template = None if needed is None else ctx.view.templates.get(needed)
     if needed is not None and template is None:
         message = f"waits for the JobTemplate {needed}"
@@ -294,13 +296,14 @@ def _draft(
     number: int,
     guard: Guard | None,
 ) -> Draft:
-    step, kind = run.step, run.kind
+    step, case = run.step, run.case
+    kind = step.kind_of(case)
     facts = AttemptFacts(number, run.stored.failures, run.stored.failure, may_run_steps(step))
     planned = Attempt(
         name,
         number,
         index=run.index,
-        case=run.case,
+        case=case,
         avoid_nodes=run.stored.avoid_nodes or (),
         target_ends=ends_of_targets(run, ctx),
         retried=run.stored.failures > 0,

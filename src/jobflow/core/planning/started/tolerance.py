@@ -7,9 +7,10 @@ from then on: what ends an item for it reads the stored one.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from jobflow.api.flow.control import ForEach
 from jobflow.api.flow.jobflow import JobFlow
