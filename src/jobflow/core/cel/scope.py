@@ -373,21 +373,20 @@ def resolve_references(value: Any, scope: EvaluationScope, expanded: Fields | No
     build = cache(lambda root, keys: build_variables([Mention(root, keys, 0)], scope))
 
     def look_up(reference: Reference) -> Any:
-        root, keys, path = reference.root, reference.keys, ""
+        root, keys = reference.root, reference.keys
         if root == "steps":
             keys = references.as_item(keys, lambda name: scope.get_step(name) is not None)
         value = variables = build(root, keys[: 2 if root == "steps" else 1])
-        for key in (root, *keys):
+        for at, key in enumerate(path := (root, *keys)):
             value = references.get_entry(value, key)
             # the first run of a step with repeat has no run before
             if value is UNSET and root == "last" and scope.last is not UNSET:
                 return references.LEFT_OUT
             if value is UNSET:
-                place = f" in {path}" if path else ""
+                place = f" in {'.'.join(path[:at])}" if at else ""
                 why = f"$({reference.path}) has no value: there is no {key!r}{place}"
                 failure = EvaluationFailure(why, missing=True)
                 raise CelError(explain_failure(failure, [Mention(root, keys, 0)], variables))
-            path = f"{path}.{key}" if path else key
         return value
 
     try:
