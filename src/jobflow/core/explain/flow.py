@@ -7,8 +7,12 @@ from datetime import datetime
 from jobflow.api.flow.control import FailurePolicy
 from jobflow.api.flow.status import ENDED_STEP_PHASES, HALTS, FlowPhase, StepPhase
 from jobflow.core.explain.progress import format_run_progress, has_failed_pods
-from jobflow.core.explain.remedies import describe_nothing_ran, format_submit
-from jobflow.core.explain.root_causes import TARGET_WAITS, find_failed_steps
+from jobflow.core.explain.remedies import format_submit
+from jobflow.core.explain.root_causes import (
+    TARGET_WAITS,
+    describe_nothing_ran,
+    find_failed_steps,
+)
 from jobflow.core.explain.scheduling import SchedulingFacts
 from jobflow.core.explain.step import StepExplainer, describe_group, describe_outputs
 from jobflow.core.names import root_of

@@ -7,9 +7,7 @@ from jobflow.api.flow.jobflow import JobFlow
 from jobflow.api.flow.status import RunCondition, StepCondition, StepPhase
 from jobflow.api.flow.step import Step
 from jobflow.api.resources import ObjectMeta
-from jobflow.core.explain.root_causes import find_blocking_targets
 from jobflow.core.names import root_of
-from jobflow.core.planning.context import PlanContext
 from jobflow.core.reasons import StepReason
 from jobflow.core.spec.readiness import is_tolerated
 from jobflow.core.spec.step_commands import asks
@@ -137,17 +135,3 @@ def _describe_look(flow: JobFlow, name: str, run: RunCondition, *, on_page: bool
     if failure is None:  # no pod was found that explains it
         return f"See its log, {logs}, or its job, {describe_job(flow, run)}."
     return f"See its log: {logs}."
-
-
-def describe_nothing_ran(ctx: PlanContext) -> Iterator[str]:
-    """Say what lets steps run behind skipped ones, if all steps before `finally` were skipped and
-    some of them because of others."""
-    conditions = [each.stored for each in ctx.observed[: ctx.layout.last_from]]
-    if all(each.phase == StepPhase.SKIPPED for each in conditions) and any(
-        each.reason == StepReason.NOT_TAKEN and find_blocking_targets(ctx, step)
-        for step, each in enumerate(conditions)
-    ):
-        yield (
-            "To run a step behind skipped ones, set its dependsOn.condition to NotFailed, or to "
-            "Always to run it also after a failure."
-        )

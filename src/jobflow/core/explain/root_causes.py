@@ -2,6 +2,7 @@
 tables that made the decision (`spec/readiness.py`), in a time linear in steps and targets."""
 
 from collections import deque
+from collections.abc import Iterator
 
 from jobflow.api.flow.status import StepPhase
 from jobflow.api.flow.step import Condition
@@ -84,3 +85,17 @@ def _find_targets(ctx: PlanContext, step: int, wanted: TargetState) -> list[int]
         if state is wanted:
             found.append(target)
     return found
+
+
+def describe_nothing_ran(ctx: PlanContext) -> Iterator[str]:
+    """Say what lets steps run behind skipped ones, if all steps before `finally` were skipped and
+    some of them because of others."""
+    conditions = [each.stored for each in ctx.observed[: ctx.layout.last_from]]
+    if all(each.phase == StepPhase.SKIPPED for each in conditions) and any(
+        each.reason == StepReason.NOT_TAKEN and find_blocking_targets(ctx, step)
+        for step, each in enumerate(conditions)
+    ):
+        yield (
+            "To run a step behind skipped ones, set its dependsOn.condition to NotFailed, or to "
+            "Always to run it also after a failure."
+        )

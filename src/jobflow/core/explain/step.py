@@ -13,9 +13,10 @@ from jobflow.api.volcano.job import JobPhase
 from jobflow.core.explain import progress
 from jobflow.core.explain.item import MAX_VALUE
 from jobflow.core.explain.progress import quote_expression
-from jobflow.core.explain.remedies import describe_job, describe_nothing_ran, describe_remedy
+from jobflow.core.explain.remedies import describe_job, describe_remedy
 from jobflow.core.explain.root_causes import (
     TARGET_WAITS,
+    describe_nothing_ran,
     find_blocking_targets,
     find_untaken_targets,
 )

@@ -269,8 +269,9 @@ class PlanContext:
         return list_failures(zip(steps, self.progress.standing, strict=False))
 
     def note_unstored(self, position: int, condition: StepCondition) -> None:
-        """Note whether objects that depend on a step wait until this condition is stored."""
-        if self.layout.may_end_at_once and condition is not self.observed[position].stored:
+        """Note whether objects that depend on a step wait until this condition is stored, in a flow
+        in which some step may end at once."""
+        if condition is not self.observed[position].stored:
             step = self.layout.steps[position]
             work = work_of(step, step.case_of(condition.decisions))
             if (work.at_once and has_begun(condition)) or self.is_behind_unstored(position):
@@ -278,8 +279,7 @@ class PlanContext:
 
     def is_behind_unstored(self, position: int) -> bool:
         """Return whether a step depends on what only the status will show."""
-        unstored = self.progress.unstored
-        return bool(unstored) and not unstored.isdisjoint(self.layout.graph.targets[position])
+        return not self.progress.unstored.isdisjoint(self.layout.graph.targets[position])
 
     def shown_to_dependants(self, position: int, *, at_once: bool = False) -> StepCondition:
         """Return the condition of a step as steps that depend on it may use it: the stored one of

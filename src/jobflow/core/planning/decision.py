@@ -72,13 +72,14 @@ class Draft(msgspec.Struct, frozen=True):
     def build(self, flow: JobFlow, allowance: PlanBudget) -> CreateJob | EvaluationFailure:
         """Return the create, or the Failure of a var or of a reference without a value."""
         # vars are evaluated only for an attempt that is created: each costs a part of the budget
-        attempt = self._with_vars(self.attempt, allowance)
+        attempt = self._with_vars(self.attempt, allowance) if self.step.vars else self.attempt
         if isinstance(attempt, EvaluationFailure):
             return attempt
         manifest = self.make(flow, self.step, self.template, attempt)
         if isinstance(manifest, EvaluationFailure):
             return manifest
-        if isinstance(timeout := self._timeout(attempt), EvaluationFailure):
+        timeout = self._timeout(attempt) if self.step.timeout is not None else None
+        if isinstance(timeout, EvaluationFailure):
             return timeout
         if timeout is not None:
             manifest["metadata"]["annotations"][labels.TIMEOUT] = timeout

@@ -85,8 +85,8 @@ def _ends_of(position: int, index: int | None, ctx: PlanContext) -> list[Any]:
     runs: Sequence[RunCondition] = (condition.runs or ()) if observed.loops else (condition,)
     if index is not None:
         runs = [run for run in (condition.run_at(index),) if run is not None]
-    key = ctx.layout.keys[position]
-    return ends_of(runs, key, ctx.flow, has_jobs=_has_jobs(observed.step, condition))
+    work = work_of(observed.step, observed.step.case_of(condition.decisions))
+    return ends_of(runs, ctx.layout.keys[position], ctx.flow, has_jobs=work.has_objects)
 
 
 def _ends_before(name: str, source: JobFlow) -> list[Any] | None:
@@ -98,13 +98,9 @@ def _ends_before(name: str, source: JobFlow) -> list[Any] | None:
     runs: Sequence[RunCondition] = (condition,)
     if layout.loops[position]:
         runs = condition.runs or ()
-    key = layout.keys[position]
-    return ends_of(runs, key, source, has_jobs=_has_jobs(layout.steps[position], condition))
-
-
-def _has_jobs(step: Step, condition: StepCondition) -> bool:
-    """Return whether a step runs jobs or child flows, in the case of its `switch` that it took."""
-    return work_of(step, step.case_of(condition.decisions)).has_objects
+    step = layout.steps[position]
+    work = work_of(step, step.case_of(condition.decisions))
+    return ends_of(runs, layout.keys[position], source, has_jobs=work.has_objects)
 
 
 def _fingerprint_of(observed: ObservedStep, condition: StepCondition) -> str:
@@ -271,7 +267,8 @@ def _without_jobs(ctx: PlanContext, position: int) -> Iterator[int]:
 def _runs_with_jobs(position: int, ctx: PlanContext) -> list[RunCondition]:
     observed, condition = ctx.observed[position], ctx.shown_to_dependants(position)
     runs = (condition.runs or ()) if observed.loops else (condition,)
-    return [run for run in runs if run.has_attempt and _has_jobs(observed.step, condition)]
+    work = work_of(observed.step, observed.step.case_of(condition.decisions))
+    return [run for run in runs if run.has_attempt and work.has_objects]
 
 
 def are_reused(

@@ -167,7 +167,8 @@ class PendingSteps:
         condition = decision.condition
         self.decisions[position] = decision
         self.ctx.progress.standing[position] = condition
-        self.ctx.note_unstored(position, condition)
+        if self.layout.may_end_at_once:
+            self.ctx.note_unstored(position, condition)
         if condition.phase in ENDED_STEP_PHASES:
             self.ends[position] = self.ctx.end_of(self.layout.steps[position], condition)
             if self.stopping.stopped_by(position, condition):
@@ -243,7 +244,7 @@ class PendingSteps:
                 return taken
             condition = wait(observed, StepReason.STARTING, "its decisions are being stored")
             return StepDecision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
-        if ctx.is_behind_unstored(position) and observed.work.has_objects:
+        if ctx.progress.unstored and observed.work.has_objects and ctx.is_behind_unstored(position):
             message = "the values of steps before it are being stored"
             return StepDecision(wait(observed, StepReason.STARTING, message), urgent=True)
         # the new attempt would run beside one that somebody has resumed

@@ -55,7 +55,8 @@ def begun_steps(ctx: PlanContext, among: Iterable[int] | None = None) -> dict[in
             ctx.progress.standing[position] = decision.condition
             if position not in in_status or not must_be_stored(observed.step, decision.condition):
                 ctx.progress.ends[position] = ctx.end_of(observed.step, decision.condition)
-                ctx.note_unstored(position, decision.condition)
+                if ctx.layout.may_end_at_once:
+                    ctx.note_unstored(position, decision.condition)
     return found
 
 

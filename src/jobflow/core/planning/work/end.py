@@ -230,8 +230,8 @@ def running_as(run: ObservedRun, job: Job, ctx: PlanContext) -> RunCondition:
         uid=pack_uid(job.metadata.uid),
         attempts=run.attempts,
         deadline=attempt_deadline(run, job, ctx),
-        queue_deadline=queue_deadline(run, job, ctx),
-        timeout=run.timeout,
+        queue_deadline=queue_deadline(run, job, ctx) if run.step.queue_timeout else None,
+        timeout=run.timeout if run.step.timeout else stored.timeout,
         last_transition_time=(
             stored.last_transition_time if kept else job.status.state.last_transition_time
         ),
