@@ -16,7 +16,7 @@ from support.paths import ROOT
 from support.sandbox.simulated_flows import Manifests, planned, simulated, times_of
 from support.time.stepping_loop import START
 
-ELSEWHERE = {"approval.yaml", "cron.yaml", "suspend.yaml"}
+ELSEWHERE = {"approval.yaml", "cron.yaml", "cron-in-turn.yaml", "suspend.yaml"}
 """Examples that wait for somebody, or that make their flows by a schedule."""
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.name not in ELSEWHERE)
 
