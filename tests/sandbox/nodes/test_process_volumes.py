@@ -42,10 +42,10 @@ async def run(world: World, script: str, *volumes: Json, **spec: Any) -> str:
 
 
 async def test_an_empty_dir_is_a_folder_of_the_pod_that_its_containers_share(world: World) -> None:
-    mounts = [{"name": "work", "mountPath": "/work"}]
-    fill = sh("ls /work; echo 1 > /work/a", name="fill", volumeMounts=mounts)
-    read = sh("cat /work/a", volumeMounts=mounts)
-    volume = {"name": "work", "emptyDir": {}}
+    mounts = [{"name": "files", "mountPath": "/files"}]
+    fill = sh("ls /files; echo 1 > /files/a", name="fill", volumeMounts=mounts)
+    read = sh("cat /files/a", volumeMounts=mounts)
+    volume = {"name": "files", "emptyDir": {}}
     task = pod_task(read, initContainers=[fill], volumes=[volume], replicas=2)
     await world.create(vcjob("j", task))
     [job] = await world.wait_for_end("j")
@@ -61,14 +61,14 @@ async def test_an_empty_dir_outlives_a_container_and_ends_with_its_pod(
     runner: ProcessRunner,
 ) -> None:
     container = sh(
-        "echo /work; test -e /work/a && exit; touch /work/a; exit 1",
-        volumeMounts=[{"name": "work", "mountPath": "/work"}],
+        "echo /files; test -e /files/a && exit; touch /files/a; exit 1",
+        volumeMounts=[{"name": "files", "mountPath": "/files"}],
     )
-    volumes = [{"name": "work", "emptyDir": {}}]
+    volumes = [{"name": "files", "emptyDir": {}}]
     reports = await run_pod(runner, pod_task(container, volumes=volumes, restartPolicy="OnFailure"))
     assert reports.phases[-1] == "Succeeded"
     folder = read_log(runner).strip()
-    assert folder.endswith("/work") and not exists(folder)
+    assert folder.endswith("/files") and not exists(folder)
 
 
 async def test_files_of_secrets_and_config_maps_are_private(

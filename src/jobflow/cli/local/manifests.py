@@ -171,7 +171,7 @@ def _converted(manifest: Manifest) -> dict[str, Any]:
         if key in old and not (key == "generateName" and old.get("name")):
             metadata[key] = old[key]
     for key in ("labels", "annotations"):
-        # tools and JobFlow have written the others, not a user
+        # the others come from tools and from JobFlow, not from the user
         given = (old.get(key) or {}).items()
         kept = {k: v for k, v in given if is_inherited(k, v) and k not in _CREATED_BY}
         if kept:

@@ -127,8 +127,8 @@ class TreeBudget:
 
 
 class Constants:
-    """The known values of one flow. The outermost flow has room of its own for its values; all
-    child flows together share another room."""
+    """The known values of one flow. Those of the outermost flow have a limit of their own; those of
+    all child flows share another one."""
 
     def __init__(self, flow: JobFlow, budget: TreeBudget, level: int) -> None:
         scope = EvaluationScope(flow, lambda name: None)

@@ -6,7 +6,7 @@ which reads it there as it reads a suspension, has stored it itself. So each act
 process stops.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 
@@ -206,6 +206,7 @@ def carried_out(
     ctx = PlanContext.of(flow, View(), now)
     orders, below, continued = list[ByHand](), dict[str, list[str]](), set[str]()
     named, settled = dict[int, frozenset[int] | None](), dict[int, api.StepCondition]()
+    skipped = {key for key, each in ctx.orders.items() if each.action == Action.SKIP_STEP}
     for place in places:
         if said.action == Action.SCALE_FLOW and not place.below:
             orders.append(_order(place.key, said, ctx.second))
@@ -229,7 +230,8 @@ def carried_out(
             named[position] = None if index is None or before is None else before | {index}
         elif said.action == Action.SKIP_STEP:
             last = settled.get(position, ctx.observed[position].stored)
-            settled[position] = _settled(position, last, index, orders, ctx)
+            skipped.add(place.key)
+            settled[position] = _settled(place.key, last, orders[-1], skipped, ctx)
     status = flow.status
     changed = {p: each for p, each in settled.items() if each != ctx.observed[p].stored}
     if flow.final or named or changed:
@@ -287,16 +289,17 @@ def _subject(order: ByHand) -> tuple[str, bool]:
 
 
 def _settled(
-    position: int,
+    key: ApprovalKey,
     last: api.StepCondition,
-    index: int | None,
-    orders: Sequence[ByHand],
+    order: ByHand,
+    skipped: Set[ApprovalKey],
     ctx: PlanContext,
 ) -> api.StepCondition:
-    """Return the condition of a step of which a user has skipped an item, or all: what has ended is
-    settled at once, the rest by the next plans. A step with items is judged again. `orders`: those
-    of the Command, the one about the step last."""
-    step, order = ctx.layout.steps[position], orders[-1]
+    """Return the condition of a step after the skip of one of its items, or of all. Runs that have
+    ended are Skipped at once, the others by the next plans; a step with items is judged again.
+    `skipped`: all steps and items that users have skipped so far."""
+    position, index = ctx.layout.graph.index[key.step], key.index
+    step = ctx.layout.steps[position]
     fields = {
         "phase": api.StepPhase.SKIPPED,
         "reason": StepReason.SKIPPED_BY_USER,
@@ -305,13 +308,13 @@ def _settled(
         "failure": None,
         "last_transition_time": ctx.second,
     }
+    # an item named before in this Command may have set `last` back to Waiting
     has_ended = ctx.observed[position].stored.phase in api.ENDED_STEP_PHASES
     judged = {"phase": JobPhase.RUNNING, "reason": "", "message": "", "job": "", "failure": None}
-    items = range(len(get_items(step, last.decisions) or ()))
-    skipped = {each.step for each in (*ctx.orders.values(), *orders) if each.action == order.action}
-    others_left = index is not None and any(f"{step.name}/{i}" not in skipped for i in items)
-    if not last.runs and has_ended and others_left:
-        return msgspec.structs.replace(last, **judged | {"phase": api.StepPhase.WAITING})
+    if has_ended and not last.runs and index is not None:
+        items = range(len(get_items(step, last.decisions) or ()))
+        if any(ApprovalKey(key.step, item) not in skipped for item in items):
+            return msgspec.structs.replace(last, **judged | {"phase": api.StepPhase.WAITING})
     if last.runs is None or last.decisions is None and index is None and not last.runs:
         return msgspec.structs.replace(last, **fields) if has_ended else last
     runs = [
