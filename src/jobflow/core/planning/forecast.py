@@ -12,7 +12,6 @@ from jobflow.core.names import format_run_name
 from jobflow.core.planning.actions import CreateJob
 from jobflow.core.planning.context import PlanContext
 from jobflow.core.planning.decision import StepDecision
-from jobflow.core.planning.flow.parallelism import start_order
 from jobflow.core.planning.observed.steps import ObservedStep, has_begun
 from jobflow.core.planning.pending.probes import ProbeState
 from jobflow.core.planning.pending.step import PendingSteps
@@ -41,8 +40,7 @@ def next_jobs(ctx: PlanContext, decisions: Sequence[StepDecision]) -> list[str]:
     progress = replace(ctx.progress, standing=standing, ends=list(ctx.progress.ends))
     steps = _Completing(replace(ctx, progress=progress), dict(enumerate(decisions)))
     steps.complete(decisions)
-    order = start_order(ctx, steps.starting)
-    names = (name for position in order for name in steps.names(position))
+    names = (name for position in sorted(steps.starting) for name in steps.names(position))
     return list(islice(names, room))
 
 

@@ -28,7 +28,7 @@ from jobflow.core.planning.decision import StepDecision, collect
 from jobflow.core.planning.flow import concurrency, finally_and_daemons
 from jobflow.core.planning.flow.cleanup import expires, retention
 from jobflow.core.planning.flow.commands import CommandResult, read_commands
-from jobflow.core.planning.flow.parallelism import in_room, start_order
+from jobflow.core.planning.flow.parallelism import in_room
 from jobflow.core.planning.flow.restart import restarted
 from jobflow.core.planning.flow.volume_claims import ClaimMoves, moves
 from jobflow.core.planning.forecast import next_jobs
@@ -132,11 +132,10 @@ def plan(flow: JobFlow, view: View, *, now: datetime) -> Plan:
     moments += filter(None, map(attrgetter("wake_at"), decisions))
     if flow.spec.outputs and not is_final and not ctx.terminating and has_ended(ctx, decisions):
         moments.append(ctx.later)  # this plan could not evaluate the outputs any more
-    in_order = [decisions[each] for each in start_order(ctx, range(len(decisions)))]
     return Plan(
         actions=(
             *(() if starts else claims.actions),
-            *collect(in_order, "actions"),
+            *collect(decisions, "actions"),
             *dict.fromkeys(collect(decisions, "reads")),
             *kept.deletes,
             *end_strays(ctx),

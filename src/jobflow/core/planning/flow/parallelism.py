@@ -1,8 +1,9 @@
 """`spec.parallelism`: the most vcjobs of a flow that exist at once, and who takes a free place.
 
 A full quota or a missing right refuses every vcjob of the flow, so only a few are tried (`Held`):
-first those that were never tried, in their start order, then those that were refused longest ago.
-Every vcjob gets its turn, and a smaller one can be created even if another cannot.
+first those that were never tried, in their start order (that of `spec.flows`, then of `finally`),
+then those that were refused longest ago. Every vcjob gets its turn, and a smaller one can be
+created even if another cannot.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +54,7 @@ def in_room(
         alive += 0 if places is None else len(places.reserved)
         room = max(most - alive, 0)
     positions = range(len(decisions)) if among is None else among
-    order = start_order(ctx, (each for each in positions if decisions[each].drafts))
+    order = sorted(each for each in positions if decisions[each].drafts)
     turn = None
     if held is not None and room != 0:
         turn = Turn(held, [decisions[position] for position in order], ctx.now, room)
@@ -97,12 +98,6 @@ def in_room(
     if places is not None:
         ctx.progress.places = places.all
     return Made(found, faults)
-
-
-def start_order(ctx: PlanContext, positions: Iterable[int]) -> list[int]:
-    """Return the positions of steps in the order in which they take room, their jobs are created,
-    and `nextJobs` names them: that of `spec.flows`, then that of `finally`."""
-    return sorted(positions)
 
 
 @dataclass(slots=True)
