@@ -363,6 +363,18 @@ async def test_actions_need_only_the_keyboard(world: PageWorld) -> None:
     await expect(button(tab, "Resume")).to_be_focused()
 
 
+async def test_the_focus_goes_back_to_a_button_that_was_replaced_meanwhile(world: PageWorld) -> None:
+    tab = await opened(world, flow("f", {"a": ""}))
+    dialog = await ask(tab, "Suspend")
+    await tab.evaluate(
+        "(() => { const old = document.querySelector('main .actions [data-action=suspend]');"
+        " old.replaceWith(old.cloneNode(true)); })()"
+    )
+    await tab.keyboard.press("Escape")
+    await expect(dialog).to_be_hidden()
+    await expect(button(tab, "Suspend")).to_be_focused()
+
+
 @pytest.mark.parametrize("token", [None, "", "wrong"])
 async def test_a_form_without_the_token_of_the_page_changes_nothing(
     world: PageWorld, token: str | None

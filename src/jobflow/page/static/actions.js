@@ -81,12 +81,14 @@ function open(button) {
   form.querySelector(".note").replaceChildren(...(note?.cloneNode(true).childNodes ?? []));
   preview(form);
   dialog.showModal();
-  dialog.addEventListener("close", () => goBack(button.dataset), { once: true });
+  dialog.addEventListener("close", () => goBack(dialog, button.dataset), { once: true });
 }
 
-// The button may have been replaced while the dialog was open: then its successor gets the focus.
-function goBack({ action, step = "" }) {
-  if (document.activeElement !== document.body) return;
+// The button may have been replaced while the dialog was open: then its successor gets the focus. The
+// browser leaves the focus in the closed dialog until it draws the page again.
+function goBack(dialog, { action, step = "" }) {
+  const held = document.activeElement;
+  if (held !== document.body && !dialog.contains(held)) return;
   const buttons = [...document.querySelectorAll("[data-action]")];
   const same = buttons.find((each) => each.dataset.action === action && (each.dataset.step ?? "") === step);
   (same ?? buttons.find((each) => each.dataset.step === step) ?? buttons[0])?.focus();
