@@ -78,7 +78,7 @@ def test_the_command_of_a_page_prints_its_table(page: Path, finished: dict[str, 
     flow, found = finished[page.stem], recipe(page)
     lines = (line.plain for line in table(flow, datetime.now(UTC)))
     output = "".join(f"{line}\n" for line in lines if not line.startswith(REQUESTED))
-    assert TIMES.sub(_without_times, output) == found["table"]
+    assert TIMES.sub(_without_times, output) == TIMES.sub(_without_times, found["table"])
     assert found["code"] == ("1" if flow.status.state.phase == "Failed" else None)
 
 

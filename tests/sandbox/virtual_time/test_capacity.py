@@ -89,6 +89,23 @@ def test_resources_that_the_capacity_does_not_name_are_unlimited() -> None:
     assert found == {"a": (0, 10), "b": (0, 10)}
 
 
+def test_a_job_that_waits_too_long_for_room_is_retried_in_another_queue() -> None:
+    retry = {
+        "limit": 1,
+        "when": 'failure.reason == "QueueTimeout"',
+        "patch": {"jobSpec": {"queue": "$(vars.queue)"}},
+    }
+    queue = 'failure.reason == "QueueTimeout" ? "on-demand" : "default"'
+    rooms = {"default": Room({"cpu": 0}), "on-demand": Room({"cpu": 1})}
+    cluster = VirtualCluster(START, room_of=rooms.__getitem__)
+    made = flow("f", {"a": ""})
+    made["spec"]["flows"][0] |= {"queueTimeout": "5s", "vars": {"queue": queue}, "retry": retry}
+    cluster.add(msgspec.convert(made, JobFlow), [msgspec.convert(asking("a", 1), JobTemplate)])
+    cluster.run()
+    assert [job.metadata.name for job in cluster.jobs] == ["f-a", "f-a-r1"]
+    assert cluster.flows[0].status.state.phase == "Succeed"
+
+
 def test_a_job_that_never_fits_is_named() -> None:
     cluster = run({"cpu": 4}, asking("a", 1), asking("b", 1, pods=5))
     [(large, resources)] = cluster.too_large()

@@ -217,7 +217,7 @@ def read_facts(failure: StepFailure | None, *, of_child: bool = False) -> dict[s
         **({"step": found.step} if of_child else {}),
         "exitCode": code,
         "signal": found.signal or (code - 128 if code in _SIGNALS else 0),
-        "reason": found.reason,
+        "reason": str(found.reason),
         "node": found.node,
         "task": found.task,
         "pod": found.pod,

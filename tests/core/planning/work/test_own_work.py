@@ -53,6 +53,13 @@ def test_a_failure_is_tried_again_after_the_backoff() -> None:
     assert world.plan().conditions["call"].phase == "Failed"
 
 
+def test_an_attempt_that_takes_too_long_is_retried_for_it() -> None:
+    retry = Retry(limit=1, when='failure.reason == "Timeout"')
+    call = msgspec.structs.replace(step(), approval=Approval(), timeout="5s", retry=retry)
+    world = flow(call=call).settled().later(5).settled()
+    assert world.plan().conditions["call"].reason == "Retrying"
+
+
 def test_a_failed_attempt_has_run() -> None:
     call = msgspec.structs.replace(step(), approval=Approval())
     world = flow(call=call, b=after("call", condition="Running"))
