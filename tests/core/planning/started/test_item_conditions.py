@@ -89,6 +89,17 @@ def test_an_untaken_item_is_to_its_matching_item_as_an_untaken_target() -> None:
     assert "c-0" in started(world)
 
 
+def test_items_behind_one_that_is_not_taken_wait_for_no_job() -> None:
+    p = step(for_each=ForEach(items=SIZES))
+    world = flow(p=p, a=large(targets="p"), c=matching("p a"))
+    world = end_jobs(world.settled(), "Completed", *(f"f-p-{index}" for index in range(3)))
+    world = world.later(1).ended("f-p-3", "Completed")
+    world = world.apply(world.plan())
+    begins = world.plan()
+    assert (begins.creates, begins.plan.urgent) == (["f-a-1", "f-a-3"], True)
+    assert world.apply(begins).settled().jobs.keys() >= {"f-c-0", "f-c-2"}
+
+
 def test_a_step_is_completed_if_no_item_of_its_target_was_taken() -> None:
     none = step(for_each=ForEach(count=2, when="false"))
     world = flow(a=none, b=matching(), c=matching("b"), d="c").settled().settled()

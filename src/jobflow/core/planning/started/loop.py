@@ -48,9 +48,8 @@ def continue_loop(observed: ObservedStep, ctx: PlanContext, find_end: FindEnd) -
     """Return the decisions about a step that has begun; None if it has not. If it ended after more
     attempts than are known (`find_end`), it ends so once the known runs have ended."""
     loop = _with_begun(observed, ctx, find_end)
-    has_to_decide = observed.decided is None and (
-        ctx.layout.graph.index[observed.step.name] in ctx.layout.deciding
-    )
+    position = ctx.layout.graph.index[observed.step.name]
+    has_to_decide = observed.decided is None and position in ctx.layout.deciding
     end = find_end()
     if end is not None and end.attempts > observed.attempts:
         if all(d.condition.phase in ENDED_STEP_PHASES for _, d in loop.decided.values()):
@@ -79,6 +78,8 @@ def begin(observed: ObservedStep, ctx: PlanContext) -> Loop:
     """Return the decisions about a step that starts now."""
     loop = _with_begun(observed, ctx, lambda: None)
     _continue(loop, ctx, is_sure=False)
+    # the items that match one that has ended begin once this start is stored
+    loop.stores_first |= loop.verdict is None and any(map(loop.has_ended, loop.decided))
     return loop
 
 
@@ -212,8 +213,7 @@ def _items(loop: Loop, ctx: PlanContext) -> None:
     stopped = next((c for c in loop.conditions if c.reason == StepReason.STOPPED), None)
     # the flow ends items beside those whose failure is tolerated
     is_skipped = why == StepReason.SKIPPED_BY_USER
-    tolerates = loop.observed.step.tolerates_items
-    falls = tolerates and for_good and outcome is None and not is_skipped
+    falls = for_good and outcome is None and not is_skipped and loop.observed.step.tolerates_items
     is_cut = loop.not_started > 0 or any(c.reason == why for c in loop.conditions)
     if stopped is not None and not loop.failed and outcome is None:
         loop.verdict = LoopEnd(stopped.reason, stopped.message, StepPhase.SKIPPED)

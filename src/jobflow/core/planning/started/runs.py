@@ -48,7 +48,7 @@ class Loop:
     verdict: LoopEnd | None = None
     """None if the step has not ended."""
     stores_first: bool = False
-    """Whether the next run waits until the end of the last, or its decision, is stored."""
+    """Whether the next run, or one of a dependant, waits until an end or a decision is stored."""
     taken: int = 0
     """The items for which `forEach.when` holds, as a bit set."""
     wake_at: datetime | None = None
