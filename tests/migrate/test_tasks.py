@@ -139,6 +139,12 @@ def test_a_step_after_skipped_ones_runs_as_in_argo() -> None:
         ("a.Succeeded", None, 'steps["a"].phase == "Completed"'),
         ("a.Skipped", "Always", 'steps["a"].reason == "NotTaken"'),
         (
+            "a.Succeeded || a.Omitted",
+            "Always",
+            '((steps["a"].phase == "Skipped" && steps["a"].reason != "NotTaken")'
+            ' || steps["a"].phase == "Completed")',
+        ),
+        (
             "a.Omitted",
             "Always",
             '(steps["a"].phase == "Skipped" && steps["a"].reason != "NotTaken")',

@@ -86,11 +86,15 @@ def cluster() -> FakeCluster:
     return FakeCluster({"a": stored(template("a"))})
 
 
+PATIENT = 300.0
+"""Seconds for a review: more than a loaded machine needs to start a process."""
+
+
 @asynccontextmanager
 async def aside_of(
-    cluster: FakeCluster, rights: Rights = UNCHECKED, **more: float
+    cluster: FakeCluster, rights: Rights = UNCHECKED, seconds: float = PATIENT, **more: float
 ) -> AsyncIterator[ReviewProcess]:
-    offload_process = ReviewProcess(cluster, rights, **more)
+    offload_process = ReviewProcess(cluster, rights, seconds, **more)
     try:
         yield offload_process
     finally:
@@ -172,7 +176,7 @@ async def test_a_slow_review_is_ended_and_the_next_one_judged(cluster: FakeClust
         assert (response.code, response.status["reason"]) == (504, "Timeout")
         assert response.message.startswith("the review was not finished within 0.01 s; try again")
         assert response.outcome is ReviewOutcome.FAILED
-        aside.seconds = 30
+        aside.seconds = PATIENT
         assert (await respond(MANY_PATCHES, cluster, large_reviews=aside)).allowed
 
 
@@ -197,7 +201,7 @@ async def test_a_review_that_needs_too_much_memory_is_refused(cluster: FakeClust
     # a new object of this size would be refused by its size alone
     spec = {"tasks": [{}] * 2_000_000}
     old, new = ({**stored(template("t")), "spec": each} for each in (spec | {"queue": "q"}, spec))
-    async with aside_of(cluster, seconds=60) as aside:
+    async with aside_of(cluster) as aside:
         response = await respond(review("UPDATE", new, old), cluster, large_reviews=aside)
         assert response.code == 500
         assert "more memory than it has" in response.message
@@ -209,7 +213,7 @@ async def test_more_large_reviews_than_the_limit_are_asked_to_retry(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(large_reviews, "MOST_WAITING", 2)
-    async with aside_of(cluster, seconds=60) as aside:
+    async with aside_of(cluster) as aside:
         first, second, third = await asyncio.gather(
             *(respond(MANY_PATCHES, cluster, large_reviews=aside) for _ in range(3))
         )

@@ -58,7 +58,7 @@ class Term:
             return "Running"
         if ends <= _FAILED:
             return "Failed"
-        if "Succeeded" in ends:
+        if "Succeeded" in ends and "Omitted" not in ends:
             return "Finished" if ends & _FAILED else "Completed"
         return None
 
@@ -100,10 +100,10 @@ class Dependencies:
         ends = ("Failed", "Omitted")
         return {t.task for t in terms if not any(_holds(t, {t.task: end}) for end in ends)}
 
-    def require_success(self, task: str) -> None:
-        """Let the task run only if another one has succeeded, whose failure is forgiven."""
+    def require_success(self, term: Term) -> None:
+        """Let the task run only if another one, whose failure is forgiven, has not failed."""
         if not self.is_any:
-            self.tests.append(Term(task, _PASSED))
+            self.tests.append(Term(term.task, term.accepted - {"Daemoned"}))
         self.wait_for_all()
 
     def wait_for_all(self) -> None:
@@ -129,7 +129,7 @@ class Dependencies:
             may_be_skipped = self.test is not None or (
                 "Skipped" in term.accepted and not (info.is_taken or info.is_daemon)
             )
-            if self.may_follow_none and may_be_skipped:
+            if "Omitted" in term.ends or (self.may_follow_none and may_be_skipped):
                 condition = "NotFailed" if condition == "Completed" else "Always"
             if condition not in (None, "Completed"):
                 conditions[info.name] = condition

@@ -223,7 +223,7 @@ def _forgive(called: Called, tasks: Sequence[Task]) -> None:
             before = by_name[term.task]
             is_strict = term.ends and before.entry.get("continueOn") is not None
             if before.is_forgiven or is_strict:
-                task.depends.require_success(term.task)
+                task.depends.require_success(term)
             if is_strict and not before.is_forgiven:
                 task.entry.check(
                     f"the flow succeeds if {term.task} fails; Argo's may fail, as {task.name} is "
