@@ -308,6 +308,16 @@ def test_constructs_end_as_in_argo_however_their_tasks_end(number: int) -> None:
         assert warned or not ran.errors, ran.errors
 
 
+def test_what_follows_a_skipped_task_runs() -> None:
+    skipped = work("trim", ENDS["skipped"])
+    sort = tell("sort", "sort", depends="align.Succeeded && (trim.Succeeded || trim.Skipped)")
+    tasks = dag("main", skipped, tell("align", "align", dependencies=["trim"]), sort)
+    groups = steps("main", [skipped], [tell("align", "align")], [tell("count", "count")])
+    for main, expected in ((tasks, ["align", "sort"]), (groups, ["align", "count"])):
+        ran = carry_out(workflow(main, *LIBRARY, arguments=parameters(go="no")))
+        assert (ran.phase, ran.told) == ("Succeed", expected), ran.migrated.text.out
+
+
 ITEMS = {"completed": '["0", "0"]', "one failed": '["0", "1"]', "none": "[]"}
 """Items, which are the codes that the work of a loop exits with."""
 EACH = {"withParam": "{{workflow.parameters.items}}", "out": "o", "code": "{{item}}"}

@@ -40,6 +40,15 @@ def places_held(client: Client, namespace: str) -> AbstractAsyncContextManager[P
     return _followed(client, namespace, JOBFLOWS, JobFlow, holds_place)
 
 
+def step_places_held(client: Client, namespace: str) -> AbstractAsyncContextManager[PlacesHeld]:
+    """Follow the flows of a namespace, whose steps hold places, while the body runs."""
+
+    def holds(flow: JobFlow) -> bool:
+        return any(place.job for place in flow.status.places or ())
+
+    return _followed(client, namespace, JOBFLOWS, JobFlow, holds)
+
+
 def jobs_held(
     client: Client, namespace: str, ending: str = ""
 ) -> AbstractAsyncContextManager[PlacesHeld]:
