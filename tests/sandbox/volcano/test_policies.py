@@ -144,6 +144,15 @@ def test_a_job_fails_after_max_retry_and_keeps_the_last_pods() -> None:
     assert job.pods["j-t-0"].phase == "Failed"
 
 
+def test_a_pod_that_fails_while_its_job_restarts_is_replaced_too() -> None:
+    policies = [on("PodFailed", "RestartJob")]
+    job = running(task(replicas=2), minAvailable=2, maxRetry=2, policies=policies)
+    job.pod("j-t-0", "Failed").delete_pod("j-t-0")  # and j-t-1 still terminates
+    job.pod("j-t-0", "Failed").collect_pods()
+    assert (job.phase, job.status.retry_count) == ("Pending", 1)
+    assert [pod.phase for pod in job.pods.values()] == ["Pending", "Pending"]
+
+
 def test_pods_of_an_earlier_version_trigger_no_policy() -> None:
     policies = [on("PodFailed", "RestartJob"), on("PodEvicted", "AbortJob")]
     job = running(task(replicas=2), minAvailable=2, maxRetry=5, policies=policies)

@@ -251,7 +251,7 @@ def _kill(
     else:
         into = KILLS_INTO.get(action) if is_live else job.phase
         # The pods of the last retry stay, because their logs say why the job failed.
-        is_last = (job.status.retry_count or 0) >= (job.spec.max_retry or 0) - 1
+        is_last = is_live and (job.status.retry_count or 0) >= (job.spec.max_retry or 0) - 1
         keep = ENDED_POD_PHASES if into != JobPhase.RESTARTING or is_last else frozenset()
         targets = [pod for pod in pods.values() if pod.deleting or pod.phase not in keep]
     status = _moved(job, action, _counted(job.status, terminating=len(targets)))
