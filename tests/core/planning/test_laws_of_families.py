@@ -1,12 +1,20 @@
 """Properties of `plan`, of flows and their child flows that all run."""
 
+from dataclasses import replace
+from functools import partial
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobflow.api.flow.control import ForEach
 from jobflow.api.flow.status import ENDED_STEP_PHASES
+from jobflow.api.flow.step import Step
 from support.laws.effort_of_laws import tries
 from support.laws.random_families import Family, families
+from support.plan.plan_world import world_of
+from support.plan.steps import template
 
 FAMILIES = families(60)
 
@@ -45,4 +53,20 @@ def test_a_command_on_a_flow_reaches_all_flows_below_it(action: str, family: Fam
     family.settle()
     family.check_agreement()
     family.check_aborted()
+    family.end_well()
+
+
+def test_a_flow_below_that_has_succeeded_waits_for_its_turn_to_run_its_tolerated_failures() -> None:
+    child = {"flows": [{"name": "x", "template": "t", "continueOnFailure": True}]}
+    steps = [Step(name="a", flow=child, for_each=ForEach(count=2, parallelism=1))]
+    family = Family(replace(world_of(steps), templates={"t": template("t")}), Random(0))
+    for index in range(2):
+        family.settle()
+        member = family.members[f"f-a-{index}"]
+        family.of(member, partial(member.enter_phase, f"f-a-{index}-x", "Failed"))
+    family.settle()
+    family.root.order("RetryTolerated")
+    family.settle()
+    assert [len(member.live()) for member in family.members.values()] == [1, 1, 0]
+    family.check_agreement()
     family.end_well()

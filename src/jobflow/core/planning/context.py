@@ -44,7 +44,7 @@ from jobflow.core.planning.observed.steps import (
     has_run,
 )
 from jobflow.core.planning.observed.view import CreateError, Refusal, View
-from jobflow.core.planning.progress import Facts, Progress
+from jobflow.core.planning.progress import Facts, Progress, Reusing
 from jobflow.core.pods.outputs import OutputsRoom
 from jobflow.core.reasons import BY_HAND, StepReason
 from jobflow.core.spec.compiled import CompiledFlow, compile_flow
@@ -133,19 +133,17 @@ class PlanContext:
     def with_facts(self, facts: Facts) -> PlanContext:
         """Return the context for another round of decisions. The effects of Commands make the
         notes of earlier rounds void."""
-        standing, ends = _stored(self.observed, facts)
+        last, (standing, ends) = self.progress, _stored(self.observed, facts)
         if (facts.lifecycle, facts.answers) == (self.facts.lifecycle, self.facts.answers):
-            # facts of this plan do not change what expressions and pods have said
+            # facts of this plan do not change what pods have said
             progress = replace(
-                self.progress,
-                standing=standing,
-                ends=ends,
-                unstored=set(),
-                target_ends={},
-                made_of={},
+                last, standing=standing, ends=ends, unstored=set(), target_ends={}, made_of={}
             )
+            # a step that had ended in the last round may end otherwise in this one
+            if any(last.ends[i] is not ends[i] for i in range(len(ends)) if i not in facts.ended):
+                progress.answers, progress.reusing = {}, Reusing()
         else:
-            progress = Progress(standing, ends, PlanBudget(), self.progress.creates)
+            progress = Progress(standing, ends, PlanBudget(), last.creates)
         if facts.faults:  # so many creates were built in vain
             progress.creates = CreateBudget()
         return replace(self, facts=facts, progress=progress)

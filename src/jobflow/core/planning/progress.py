@@ -77,7 +77,7 @@ class Reusing:
 @dataclass(slots=True)
 class Progress:
     """Notes that the decisions of one plan make for later ones. Each entry is written once a plan;
-    `standing`, `ends`, `unstored` and `target_ends` once in every round of decisions."""
+    once in every round of decisions if `PlanContext.with_facts` makes it void."""
 
     standing: list[StepCondition]
     """The condition of each step, as far as this round has decided; else the stored one."""

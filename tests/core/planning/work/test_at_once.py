@@ -192,17 +192,28 @@ def test_a_skipped_gate_lets_the_flow_go_on() -> None:
 
 @pytest.mark.parametrize(("p", "reused"), [(3, {None: "f-c"}), (7, {})])
 @pytest.mark.parametrize("cases", [1, 2])
+@pytest.mark.parametrize("when", [None, "steps['b'].outputs.x in [true, false]"])
 def test_what_depends_on_values_is_reused_if_they_are_equal(
-    p: int, reused: dict[None, str], cases: int
+    p: int, reused: dict[None, str], cases: int, when: str | None
 ) -> None:
     is_large = {"x": "params.p > 5"}
     fields: dict[str, Any] = {"compute": is_large}
     if cases > 1:
         fields = {"switch": [Case(when="params.p > 0", compute=is_large), Case(template="a")]}
-    before = flow("a", b=step("a", **fields), c="b").with_spec(params=[Param(name="p", value=1)])
+    before = flow("a", b=step("a", **fields), c=step("b", when=when))
+    before = before.with_spec(params=[Param(name="p", value=1)])
     after = reusing(before.run(), params=[Param(name="p", value=p)])
     assert results(after.settled(), "c") == reused
     assert reasons(after)["b"] == "a step without a job is decided in every flow"
+
+
+def test_a_condition_sees_how_its_targets_end_beside_a_failure() -> None:
+    """Step a has its values before gate fails in the same plan, which stops the flow before a."""
+    when = "steps['a'].phase == 'Completed'"
+    world = flow(a=values(x="1"), b=step("a", condition="Always", when=when), gate=step(fail="no"))
+    planned = world.plan()
+    assert planned.phases == {"a": "Skipped", "b": "Skipped", "gate": "Failed"}
+    assert planned.conditions["b"].reason == "NotTaken"
 
 
 def test_matched_items_that_run_again_have_their_new_values() -> None:

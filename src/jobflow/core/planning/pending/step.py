@@ -240,7 +240,9 @@ class PendingSteps:
             ready = observed.with_decisions(decided)
             if ready.work.at_once:  # its end is stored with them
                 return self.begin(ready)
-            if ctx.source is not None and (taken := self._taken(ready)) is not None:
+            # what it is made of is known once it is stored
+            may_take = ctx.source is not None and not ctx.is_behind_unstored(position)
+            if may_take and (taken := self._taken(ready)) is not None:
                 return taken
             condition = wait(observed, StepReason.STARTING, "its decisions are being stored")
             return StepDecision(msgspec.structs.replace(condition, decisions=decided), urgent=True)
