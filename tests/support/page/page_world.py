@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import uuid4
 
-from playwright.async_api import Browser, BrowserContext, Page
+from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from jobflow.api.resources import JOBFLOWS, NAMESPACES
 from jobflow.kube.client import ApiError, Client
@@ -17,6 +17,10 @@ from jobflow.sandbox.apiserver.handlers.pod_logs import LogSource
 from support.network.anonymous import anonymous
 from support.sandbox.api_server import ApiServer
 from support.sandbox.running_controller import Cluster, write_status
+
+PATIENCE = 60_000
+"""Milliseconds for what a browser does: more than a page on a loaded machine needs."""
+expect.set_options(timeout=PATIENCE)
 
 
 class PageWorld(Cluster):
@@ -103,6 +107,7 @@ async def page_world(
         served_page(client) as served,
         await browser.new_context(**options) as context,
     ):
+        context.set_default_timeout(PATIENCE)
         world = PageWorld(server, client, served, context)
         await context.request.get(served.new_link())  # sets the cookie, and opens no page
         yield world
