@@ -204,10 +204,10 @@ async def test_a_complete_pki_written_by_hand_is_used(world: Shared) -> None:
         await merge(world.client, SECRETS, SECRET, {"data": data})
         issuer = (await world.ring()).issuer
         await world.until(lambda: one.source.waiting_for() == [])
-        for _ in range(2):
-            await world.later(SETTLE)
-            await asyncio.sleep(0.05)
-        await world.until(lambda: one.serves != old)
+        async with asyncio.timeout(10):
+            while one.serves == old:
+                await world.later(SETTLE)
+                await asyncio.sleep(0.05)
         assert all(issuer in trusted for trusted in await world.trusted())
 
 
