@@ -25,7 +25,7 @@ def runs(
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
 def test_a_pattern(pattern: Pattern, runs: Mapping[str, PatternRun]) -> None:
     run = runs[pattern.name]
