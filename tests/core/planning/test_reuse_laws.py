@@ -258,9 +258,12 @@ def step_changes(draw: st.DrawFn, world: World) -> World:
 def doings(world: World) -> dict[str, dict[Any, Any]]:
     """Return what each run does and all that it is made of, by step and item."""
     found: dict[str, dict[Any, Any]] = {}
+    below: dict[str, list[Any]] = {}
     for step in world.flow.steps:
         own = step.env
-        made = [(target, list(found[target].values())) for target in step.targets]
+        # a step without items is made of nothing else than its targets
+        made = [(target, [*found[target].values()] or below[target]) for target in step.targets]
+        below[step.name] = made
         if step.fan_out is None:
             found[step.name] = {None: (own, made)}
         elif step.for_each is not None:

@@ -34,6 +34,14 @@ def test_what_depends_on_a_step_that_ran_in_between_is_that_of_the_later_flow() 
     assert set(back.jobs) == {"i-b", "i-c"}, "that job of g is another one than that of f"
 
 
+def test_what_is_behind_a_step_without_items_is_made_of_what_is_before_it() -> None:
+    first = flow("a", b=step("a", for_each=ForEach(items=[])), c="b").run()
+    assert reusing(first).run().jobs == {}
+    changed = with_step(reusing(first), "a", env={"BY": "g"})
+    assert reasons(changed).keys() == {"a", "c"}
+    assert set(changed.run().jobs) == {"g-a", "g-c"}
+
+
 def test_items_that_are_reused_take_no_room() -> None:
     """Three of six equal items have completed."""
     first = for_each(6).settled()
