@@ -88,6 +88,18 @@ def test_every_flow_ends_and_no_job_runs_again_without_a_reason(walk: Walk) -> N
     assert world.flow.status.state.phase == ("Failed" if broken or ended else "Succeed")
 
 
+def test_a_step_that_has_completed_runs_its_tolerated_items_again() -> None:
+    walk = Walk(two_steps(for_each=ForEach(count=2, min_success=1)), Random(0))
+    walk.reconcile()
+    walk.enter_phase("f-a-0", "Failed")
+    walk.enter_phase("f-a-1", "Completed")
+    walk.run_to_end()
+    assert walk.stored("a").phase == "Completed"
+    walk.order("RetryTolerated")
+    walk.run_to_end()
+    assert walk.created["a", "0"] == 2
+
+
 @given(PROBES | LOOPS, st.booleans())
 @tries(120)
 def test_a_cancelled_flow_ends_even_if_its_jobs_do_not_react(walk: Walk, ignored: bool) -> None:

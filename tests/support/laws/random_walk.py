@@ -87,7 +87,8 @@ class Walk(CheckedFlow):
 
     def go_back(self, planned: Planned) -> None:
         """Record a retry of the flow. Steps behind one that runs again run again, other Completed
-        ones stay, but for `finally`, and for daemons and child flows that are needed again."""
+        ones stay, but for `finally`, for daemons and child flows that are needed again, and for
+        tolerated items."""
         again = {name for name, each in planned.conditions.items() if each.phase == "Waiting"}
         for name, condition in planned.conditions.items():
             was, is_behind = self.stored(name), self.is_behind(name, again)
@@ -95,7 +96,9 @@ class Walk(CheckedFlow):
             step = self.steps[name]
             if was.phase == "Completed" and name in again:
                 why = is_behind or name in self.last or step.daemon or may_run_steps(step)
-                assert why, f"{name} had completed"
+                has_failed = any(run.phase == "Failed" for run in was.runs or ())
+                is_tolerated = planned.status.tolerated_retried and step.tolerates_items
+                assert why or (is_tolerated and has_failed), f"{name} had completed"
             stay = {str(r.index) for r in condition.runs or () if r.phase == "Completed"}
             if self.has_fixed_items(name) and not is_behind and not may_run_steps(step):
                 had = {str(r.index) for r in was.runs or () if r.phase == "Completed"}
