@@ -258,6 +258,14 @@ def test_an_item_runs_again_although_others_have_failed() -> None:
     assert (world.end[0], end_of(world, "a")[0]) == ("Failed", "Failed")
 
 
+def test_a_step_that_runs_again_as_a_whole_starts_no_item_behind_one_that_fails() -> None:
+    world = end_jobs(for_each(2, parallelism=1).settled(), "Completed", "f-a-0")
+    world = retry(end_jobs(world, "Failed", "f-a-1").settled(), "a").settled()
+    world = end_jobs(world, "Failed", "f-a-0-r1").settled()
+    assert sorted(world.jobs) == ["f-a-0", "f-a-0-r1", "f-a-1"]
+    assert world.end == ("Failed", "StepFailed")
+
+
 def test_an_item_that_runs_again_beside_a_failed_one_decides_again() -> None:
     world = flow("runs", a=step(for_each=ForEach(from_="[1, 2]"))).settled().settled()
     world = end_jobs(world, "Completed", "f-a-0")
@@ -400,6 +408,12 @@ def test_a_step_of_a_running_child_flow_is_retried_there_alone() -> None:
     assert end_of(world, "a")[0] == "Running"
     (entry,) = world.flow.status.handed_down or ()
     assert (entry.action, entry.message) == ("RetrySteps", "x ")
+
+
+def test_a_step_of_a_child_flow_that_is_being_deleted_is_refused() -> None:
+    planned = skip(replace(failed(), deleted=frozenset({"f-a"})), "a/x").plan()
+    assert "the flow of step a is gone" in planned.plan.events[0].message
+    assert not planned.status.handed_down
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,8 @@ def carried_out(
             # one that has begun a moment ago is not in the status yet
             known_runs = (run.stored for run in observed.each if run.index == index)
             run = next(known_runs, api.RunCondition())
-            if run.job not in view.jobs:
+            child = view.jobs.get(run.job)
+            if child is None or view.is_going(child):
                 return f"the flow of step {place.key} is gone, or not known yet"
             below.setdefault(run.job, []).append(place.below)
             if run.phase not in api.ENDED_STEP_PHASES:
@@ -250,12 +251,12 @@ def carried_out(
     if len(known) > MOST:
         return f"users have ended {MOST} steps and items of the flow already: name whole steps"
     number, handed = status.handed_down_count, list(status.handed_down or ())
-    for child, paths in below.items():
+    for name, paths in below.items():
         number += 1
         handed.append(
             HandedDown(
                 number=number,
-                flow=child,
+                flow=name,
                 action=said.action,
                 message=said.message_for(paths),
                 by=said.by,

@@ -55,11 +55,9 @@ def retention(flow: JobFlow, view: View, now: datetime) -> Retention:
 
 
 def _deletable(view: View) -> Iterator[Job]:
-    for name, job in sorted(view.jobs.items()):
-        meta = job.metadata
-        exists = name not in view.deleted and meta.deletion_timestamp is None
+    for _, job in sorted(view.jobs.items()):
         # somebody has removed the owner references of the others, maybe to keep them
-        if exists and meta.controller is not None:
+        if not view.is_going(job) and job.metadata.controller is not None:
             yield job
 
 

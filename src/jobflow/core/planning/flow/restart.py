@@ -330,9 +330,9 @@ def reset(
     last, why = ctx.observed[position].stored, _RETRIED if scope is None else scope.why
     condition = step_again(last, ctx.second, again.kept, why)
     # tolerated items run again although enough others have completed
-    is_tolerant = ctx.observed[position].step.tolerates_items and again.kept
+    is_tolerant = ctx.observed[position].step.tolerates_items
     is_named = tolerated and is_tolerant and last.phase == api.StepPhase.COMPLETED
-    if condition.runs and (scope is not None or is_named):
+    if condition.runs and again.kept and (scope is not None or is_named):
         runs = [
             run if run.index in again.kept else msgspec.structs.replace(run, retried_by_hand=True)
             for run in condition.runs

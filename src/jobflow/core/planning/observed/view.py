@@ -166,3 +166,7 @@ class View:
     """Answers to ReadPods, by the vcjob's UID."""
     answers: Mapping[WantKey, Any] = field(default_factory=dict)
     """Answers so far to the wants of the last plan, by their keys."""
+
+    def is_going(self, job: Job) -> bool:
+        """Return whether a vcjob or child flow of `jobs` is gone or being deleted."""
+        return job.metadata.name in self.deleted or job.metadata.deletion_timestamp is not None

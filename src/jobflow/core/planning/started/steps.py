@@ -108,6 +108,5 @@ def end_strays(ctx: PlanContext) -> Iterator[Action]:
                 if has_ended and labels.TARGET_ENDS in (job.metadata.annotations or {}):
                     strays.append(job)
     for job in strays:
-        is_going = job.metadata.deletion_timestamp or job.metadata.name in ctx.view.deleted
-        if not (job.ended or is_going):
+        if not (job.ended or ctx.view.is_going(job)):
             yield from OBJECT_WORK[work_of_object(job).kind].abort(job, None, ctx).actions

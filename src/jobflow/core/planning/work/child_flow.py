@@ -49,12 +49,10 @@ def resume(run: ObservedRun, ctx: PlanContext) -> RunDecision | None:
     if run.started or not stored.job:
         return None
     child = next((job for job in run.jobs if job.metadata.name == stored.job), None)
-    if child is None:
+    if child is None or ctx.view.is_going(child):
         return None
     by_hand = has_to_take_over(child, ctx.flow)
     if not (by_hand or goes_on(child, tolerated=ctx.flow.status.tolerated_retried)):
-        return None
-    if stored.job in ctx.view.deleted or child.metadata.deletion_timestamp is not None:
         return None
     condition = wait(run, StepReason.STARTING, f"the flow {stored.job} is being retried")
     return RunDecision(condition, drafts=(Continuation(stored.job, child.metadata.uid),))
