@@ -97,6 +97,8 @@ class ByHand:
         has_ended = state.ended
         if not has_items(state.step):
             if has_ended:
+                for run in state.runs[-1:]:
+                    self.skip(run, order)
                 self.reference.unstarted.skip(state, order.reason)
             return has_ended
         for run in state.runs:
@@ -127,6 +129,7 @@ class ByHand:
             state = reference.states[name]
             if state.phase == "Waiting" and not state.runs:
                 continue
+            waiting = set(state.continued)
             alive = [run for run in state.runs if run.alive and run.index not in kept]
             if not alive and (state.ended or not kept):
                 begun = {run.index for run in state.runs}
@@ -136,8 +139,8 @@ class ByHand:
                 state.orders = {None: Order("RetrySteps")}
             else:
                 self.go_back_to_items(state, kept, {run.index for run in alive})
-            if not has_ended:
-                state.continued.clear()
+            if not has_ended:  # those go on that had to before
+                state.continued = {i: c for i, c in state.continued.items() if i in waiting}
         if has_ended:
             reference.commands.go_on()
 

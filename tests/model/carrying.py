@@ -5,7 +5,7 @@ time for which the plan asked. A plan that does not ask for a necessary one fail
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -29,11 +29,13 @@ from jobflow.core.planning.actions import (
     ReadPods,
     outdated,
 )
+from jobflow.core.planning.flow.restart import is_retried_with
+from jobflow.core.planning.observed.child_flow import ChildFlow
 from jobflow.core.planning.observed.steps import has_begun
 from jobflow.core.planning.observed.view import Refusal
 from model.acting import Script, Vcjob, pods, with_phase
 from model.books import ENDED, SLACK, Batch, Created, Seen, ShownStep
-from model.child_flows import CANCELLED, Child, observed, retried
+from model.child_flows import CANCELLED, Child, Told, observed, retried
 from model.reference import Reference
 from model.work.kinds import KINDS
 from model.work.own_work import OwnAttempt
@@ -250,6 +252,8 @@ class Simulation:
             self.send_command(self.commands.pop(0)[1])
 
     def send_command(self, action: str) -> None:
+        if not self.reference.inside.accepts(action):
+            return  # the webhook refuses it
         self.moment.command = action
         self.commands_sent += 1
         self.world = replace(self.world, refusals={})
@@ -273,6 +277,7 @@ class Simulation:
         """Apply plans until nothing is left to do; return False if a Command interrupts that."""
         for _ in range(PLANS):
             self.forget_aborts()
+            self.hand_down()
             planned = self.world.plan()
             if planned.nothing:
                 return True
@@ -365,11 +370,44 @@ class Simulation:
 
     def retry_child(self, name: str) -> None:
         """Retry a failed child flow, which says so at once."""
-        made, retries = self.made[name], self.world.flow.status.retries
-        script = self.case.script(made.step, made.index, made.attempt + retries)
-        child = self.vcjobs[name] = Child(name, made.vcjob.uid, script, self.now)
+        made, before = self.made[name], self.vcjobs[name]
+        assert isinstance(before, Child)
+        retries = self.world.flow.status.retries
+        number = made.attempt + retries + len(before.told)
+        script = self.case.script(made.step, made.index, number)
+        child = Child(name, before.uid, script, self.now, told=before.told)
+        for told in self.handed_down_to(name):
+            child = before.gone_on(told, script, self.now)
+            break
+        self.vcjobs[name] = child
         self.world = self.world.with_job(retried(self.world.jobs[name], retries))
         self.moment.batches[-1].created.append(replace(made, vcjob=child, retried=True))
+
+    def handed_down_to(self, name: str) -> Iterator[Told]:
+        """Yield the Commands on steps that a child flow has to take over, and let it say that it
+        has."""
+        for entry in self.world.flow.status.handed_down or ():
+            job = self.world.jobs[name]
+            assert isinstance(job, ChildFlow)
+            if entry.flow == name and entry.number > job.taken_over:
+                job = msgspec.structs.replace(job, taken_over=entry.number)
+                self.world = self.world.with_job(job)
+                yield Told(entry.action, entry.message.strip(), entry.outputs)
+
+    def hand_down(self) -> None:
+        """Let child flows take over what users have said about their steps. One that has ended
+        refuses it, unless its parent is about to retry it."""
+        for name in dict.fromkeys(e.flow for e in self.world.flow.status.handed_down or ()):
+            child, job = self.vcjobs[name], self.world.jobs[name]
+            assert isinstance(child, Child)
+            assert isinstance(job, ChildFlow)
+            status = JobFlowStatus(retries=job.retries, taken_over=job.taken_over)
+            stored = JobFlow(metadata=job.metadata, status=status)
+            if child.ended and is_retried_with(stored, self.world.flow):
+                continue
+            for told in self.handed_down_to(name):
+                if not child.ended:
+                    child.take_over(told, self.now)
 
     def cancel_child(self, name: str) -> None:
         """Cancel a child flow, which says so at once."""
@@ -381,6 +419,8 @@ class Simulation:
 
     def delete(self, action: DeleteJob) -> None:
         vcjob = self.vcjobs[action.name]
+        if isinstance(vcjob, Child):
+            vcjob.is_gone = True
         if not vcjob.ended:
             self.moment.deleted.add(action.name)
             vcjob.deleted = True

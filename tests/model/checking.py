@@ -17,6 +17,7 @@ class Checking:
         self.check_steps()
         for work in self.reference.own_works.values():
             work.check()
+        self.reference.inside.check()
         self.check_aborts()
         self.check_no_create_is_missing()
         self.check_flow()

@@ -27,6 +27,8 @@ class Commands:
         action, _, text = command.partition(" ")
         if command in ("RestartJob", "RetryTolerated"):
             self.restart(tolerated=command == "RetryTolerated")
+        elif reference.inside.apply(command):
+            return
         elif action in REASONS:
             reference.by_hand.apply(action, text)
         elif reference.result:

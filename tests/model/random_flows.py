@@ -19,7 +19,7 @@ from model.matching import has_items
 from model.random_steps import Primitives, StepDrawing, some_or_none
 from model.random_values import ANSWERS, CLAIMS, PARAMS, POLICIES, QUEUED, TEMPLATES
 from model.work.kinds import KINDS
-from model.work.own_work import steer
+from model.work.own_work import steer, steer_inside
 from support.plan.world_state import FLOW_UID, NOW
 
 METADATA = ObjectMeta(
@@ -135,7 +135,7 @@ class Drawing(StepDrawing):
                 by_hand += steer(step)
         # daemons take room as long as others need them
         by_hand += [f"ScaleFlow {1 + 4 * any(s.daemon for s in self.steps.values())}"]
-        if any(step.flow for step in self.steps.values()):  # what retries make of them is not known
+        if any(step.flow for step in self.steps.values()):  # `FamilyByHand` has these
             by_hand = [command for command in by_hand if not command.startswith("RetrySteps")]
         some = st.tuples(st.integers(0, 14), st.sampled_from([*actions, *by_hand]))
         return tuple(sorted(self.draw(st.lists(some, max_size=3, unique_by=lambda c: c[0]))))
@@ -179,6 +179,22 @@ class WithChildren(Drawing):
     """A flow with many child flows."""
 
     one_child_in = 2
+
+
+class FamilyByHand(WithChildren):
+    """One in which users run steps again, and end, skip and scale steps of child flows."""
+
+    most_steps = 4
+
+    def commands(self) -> tuple[tuple[int, str], ...]:
+        steps = [s for s in self.steps.values() if s.kind_of(None) not in KINDS and not s.daemon]
+        texts = [text for step in steps for text in steer_inside(step)] * 2
+        whole = [step for step in steps if step.flow or not has_items(step)]
+        texts += [text for step in whole for text in steer(step) if text.startswith("RetrySteps")]
+        texts += ["RestartJob", "SuspendFlow", "ResumeJob", "TerminateJob"]
+        some = st.tuples(st.integers(1, 20), st.sampled_from(texts))
+        drawn = st.lists(some, min_size=1, max_size=5, unique_by=lambda c: c[0])
+        return tuple(sorted(self.draw(drawn)))
 
 
 class RetriedFamily(WithChildren):

@@ -16,6 +16,7 @@ from model.checking import Checking
 from model.commands import Commands
 from model.daemons import Daemons
 from model.deciding import Deciding, expected_env, expected_name, expected_spec
+from model.inside import Inside
 from model.matching import Matching
 from model.readiness import handles
 from model.reusing import Reusing
@@ -83,6 +84,7 @@ class Reference:
         """The kinds of work without vcjobs."""
         self.commands = Commands(self)
         self.by_hand = ByHand(self)
+        self.inside = Inside(self)
         self.matching = Matching(self)
         self.tolerance = Tolerance(self)
         self.daemons = Daemons(self)
@@ -366,7 +368,9 @@ class Reference:
         retried = created.index in state.continued
         assert created.retried == retried, f"{where}, and retried: {created.retried}"
         self.check_order(state, created)
-        if not retried:
+        if retried:
+            self.inside.goes_on(created.name)
+        else:
             self.check_manifest(state, created)
         timeout = self.deciding.timeout(state, created.index)
         if run is None:

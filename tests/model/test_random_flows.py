@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jobflow.api.flow.traits import WorkKind
 from model.carrying import Case, Simulation
-from model.random_flows import EVERY, Drawing, RetriedFamily, WithChildren, cases
+from model.random_flows import EVERY, Drawing, FamilyByHand, RetriedFamily, WithChildren, cases
 from support.laws.effort_of_laws import tries
 
 SHARES = 6
@@ -43,6 +43,19 @@ def test_random_flows_have_every_kind_of_work(kind: WorkKind) -> None:
 def test_a_retried_flow_with_child_flows_runs_as_the_reference_says(share: int) -> None:
     @seed(share)
     @given(cases(EVERY, RetriedFamily))
+    @tries(40)
+    def law(case: Case) -> None:
+        Simulation(case).run_to_end()
+
+    law()
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.law
+@pytest.mark.parametrize("share", range(3))
+def test_steps_of_child_flows_by_hand_run_as_the_reference_says(share: int) -> None:
+    @seed(share)
+    @given(cases(EVERY, FamilyByHand))
     @tries(40)
     def law(case: Case) -> None:
         Simulation(case).run_to_end()

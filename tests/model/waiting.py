@@ -72,6 +72,9 @@ class Waiting:
     def skip_unstarted(self, state: State, verdict_so_far: str) -> None:
         """Skip a step when the flow ends. All its targets have started or ended."""
         reference = self.reference
+        if any(run.phase == "Failed" for run in state.runs):
+            reference.accept_shown(state)  # a user runs another item again, and this one stays
+            return
         known = {verdict_so_far} & {"NotTaken", "UpstreamFailed"}
         if verdict_so_far == MET and state.decided and reference.deciding.not_taken(state):
             known = {"NotTaken"}

@@ -15,6 +15,7 @@ from jobflow.api.flow.step import DependsOn, Step
 from model.acting import Script, Vcjob
 from model.books import Attempt, Run, State
 from model.by_hand import REASONS
+from model.child_flows import STEP_OF_CHILD
 from model.deciding import EXPRESSION_ERROR
 from model.readiness import STOPPED
 from model.words import NoValue, substitute
@@ -243,6 +244,20 @@ def steer(step: Step) -> list[str]:
     ended = [f"{a} {path}" for a in REASONS for path in (step.name, *items)]
     outputs = items[:1] if step.for_each else [step.name]
     return [*ended, *(f'SkipStep {path} {{"n": 2}}' for path in outputs), *scaled]
+
+
+def steer_inside(step: Step) -> list[str]:
+    """Return the Commands on steps of its child flows."""
+    if step.flow is None:
+        return []
+    is_loop = step.for_each is not None or step.repeat is not None
+    places = [f"{step.name}/{i}" for i in (0, 1)] if is_loop else [step.name]
+    ended = [f"{a} {place}/{STEP_OF_CHILD}" for a in REASONS for place in places]
+    return [
+        *ended,
+        f'SkipStep {places[0]}/{STEP_OF_CHILD} {{"n": 2}}',
+        f"ScaleFlow {places[0]}=2",
+    ]
 
 
 def attempt_of(run: Run) -> OwnAttempt | None:
