@@ -101,7 +101,9 @@ class TestCreates:
     async def test_a_large_flow_is_judged_in_the_same_way(self) -> None:
         cluster, new = FakeCluster(flows=[SOURCE, TAKER]), second()
         new["spec"]["flows"] = [{"name": f"s{i}", "env": {"x": "y" * 400}} for i in range(1_000)]
-        reviews, body = ReviewProcess(cluster, FakeRights()), review("CREATE", new)
+        # a loaded machine needs long to start the process
+        reviews = ReviewProcess(cluster, FakeRights(), seconds=300.0)
+        body = review("CREATE", new)
         try:
             large = await respond(body, cluster, large_reviews=reviews)
             assert reviews._process is not None
