@@ -363,7 +363,7 @@ async def test_actions_need_only_the_keyboard(world: PageWorld) -> None:
     await expect(button(tab, "Resume")).to_be_focused()
 
 
-async def test_the_focus_goes_back_to_a_button_that_was_replaced_meanwhile(world: PageWorld) -> None:
+async def test_the_focus_goes_back_to_a_button_that_was_replaced(world: PageWorld) -> None:
     tab = await opened(world, flow("f", {"a": ""}))
     dialog = await ask(tab, "Suspend")
     await tab.evaluate(
