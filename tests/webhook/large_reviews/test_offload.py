@@ -5,8 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -15,12 +13,12 @@ import pytest
 from jobflow.api.flow.jobflow import JobFlow
 from jobflow.core.admission.validate import find_violations
 from jobflow.webhook import large_reviews
-from jobflow.webhook.large_reviews import MODULE, ReviewProcess
+from jobflow.webhook.large_reviews import MODULE
 from jobflow.webhook.review.envelope import ReviewOutcome
-from jobflow.webhook.review.judges import UNCHECKED, Rights
 from jobflow.webhook.review.review import MOST_BYTES
 from jobflow.webhook.tried_pods import DryRun
 from support.admission.admissions import FakeCluster, FakeRights, answer_to, respond, review, stored
+from support.admission.review_process import PATIENT, aside_of
 from support.sandbox.manifests import jobflow, template
 
 PATCH = {"jobSpec": {"minAvailable": 1, "queue": "default"}}
@@ -84,21 +82,6 @@ MANY_PATCHES = LARGE["many patches"]
 @pytest.fixture
 def cluster() -> FakeCluster:
     return FakeCluster({"a": stored(template("a"))})
-
-
-PATIENT = 300.0
-"""Seconds for a review: more than a loaded machine needs to start a process."""
-
-
-@asynccontextmanager
-async def aside_of(
-    cluster: FakeCluster, rights: Rights = UNCHECKED, seconds: float = PATIENT, **more: float
-) -> AsyncIterator[ReviewProcess]:
-    offload_process = ReviewProcess(cluster, rights, seconds, **more)
-    try:
-        yield offload_process
-    finally:
-        await offload_process.close()
 
 
 @pytest.mark.parametrize("body", SMALL.values(), ids=SMALL.keys())

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from jobflow.api.resources import COMMANDS, JOBFLOWS
-from jobflow.webhook.large_reviews import ReviewProcess
 from jobflow.webhook.review.commands import CommandReviewer
 from support.admission.admissions import FakeCluster, FakeRights, Response, respond, review, stored
+from support.admission.review_process import aside_of
 from support.sandbox.manifests import jobflow
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -101,14 +101,10 @@ class TestCreates:
     async def test_a_large_flow_is_judged_in_the_same_way(self) -> None:
         cluster, new = FakeCluster(flows=[SOURCE, TAKER]), second()
         new["spec"]["flows"] = [{"name": f"s{i}", "env": {"x": "y" * 400}} for i in range(1_000)]
-        # a loaded machine needs long to start the process
-        reviews = ReviewProcess(cluster, FakeRights(), seconds=300.0)
         body = review("CREATE", new)
-        try:
+        async with aside_of(cluster, FakeRights()) as reviews:
             large = await respond(body, cluster, large_reviews=reviews)
             assert reviews._process is not None
-        finally:
-            await reviews.close()
         assert large.faults == (await respond(body, cluster)).faults
         assert "is spent" in large.message
 
