@@ -52,13 +52,13 @@ docs/decisions: runs, policies-of-a-flow, skips-and-stop, commands-and-cancel):
 - A step that failed because of `failurePolicy: Abort` does not stop the flow by itself, if the step
   whose failure it was runs again.
 - An item that a user has given up before its step started has failed: no further item starts.
-- A Command on a step of a child flow is handed down to the child flow of the last attempt. If that
-  runs, its step is ended first, and the child flow ends by that: it succeeds with the outputs of a
-  skip. Between two attempts there is nobody to take it over. If the run has ended, its child flow
-  goes on, instead of a new one, even if something before its step runs again too.
+- A Command on a step of a child flow goes to the child flow of the last attempt of the run. If that
+  child flow runs, its step is ended first, and then the child flow; after a skip it succeeds with
+  the outputs of the skip. Between two attempts the Command has no effect. If the run has ended, its
+  child flow continues in place of a new one, even if something before the run runs again too.
 - A child flow that succeeds has been Running.
-- A step of which an item runs again and another has failed may be Failed or Stopped if the flow is
-  cancelled before that.
+- If a flow is cancelled before an item runs again, its step may be Failed because of another item,
+  or Stopped.
 - Any other Command on a flow to which it does not apply changes nothing.
 - A flow that reuses another one of the same spec takes the result of a run that completed there and
   does the same, in the order of the runs, if no job before it has run here, directly or through

@@ -20,21 +20,22 @@ if TYPE_CHECKING:
     from model.reference import Reference
 
 THE_FLOW = "."
-"""What a child flow is told in place of a path, if a Command is about itself."""
+"""The path in a Command that is about the whole child flow, and not about one of its steps."""
 
 
 class Inside:
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
         self.told: defaultdict[str, list[Told]] = defaultdict(list)
-        """What each child flow has to have taken over, by its name."""
+        """The Commands that each child flow must have taken over so far, by its name."""
         self.waiting: dict[str, Told] = {}
-        """What those take over that go on as soon as there is room."""
+        """The Commands for child flows that have ended and wait for room to continue, by name."""
 
     # -------------------------------------------------------------------- the Command
 
     def read(self, command: str) -> tuple[State, int | None, Told] | None:
-        """Return the run into whose child flow a Command leads, and what that is told."""
+        """Return the step and the index of the run whose child flow a Command is for, and the
+        Command that the child flow gets. None if a Command is for no child flow."""
         action, _, text = command.partition(" ")
         path, _, outputs = text.partition(" ")
         number = ""
@@ -55,7 +56,7 @@ class Inside:
         return (state, index, told) if rest else None
 
     def accepts(self, command: str) -> bool:
-        """Whether a child flow can do what a Command says about a step of it."""
+        """Return whether the child flow that a Command is for can carry it out."""
         if (found := self.read(command)) is None:
             return True
         state, index, told = found
@@ -81,8 +82,8 @@ class Inside:
         return True
 
     def child(self, state: State, index: int | None) -> Child | None:
-        """Return the child flow of the last attempt of a run, also of a step that was to run again
-        when its flow ended."""
+        """Return the child flow of the last attempt of a run. A step that was about to run again
+        when the flow ended still has one."""
         run = state.run(index)
         last = run.last.vcjob if run is not None and run.last is not None else None
         if run is None and index is None and state.ended:
@@ -101,12 +102,12 @@ class Inside:
     # ------------------------------------------------------------------------ its effect
 
     def goes_on(self, name: str) -> None:
-        """Let a child flow that goes on take over what it was told."""
+        """Note that a child flow continues, and takes over the Command that waits for it."""
         if name in self.waiting:
             self.told[name].append(self.waiting.pop(name))
 
     def check(self) -> None:
-        """Check that child flows were told what users have said, and nothing else."""
+        """Check that each child flow has got the Commands of users about it, and no others."""
         for state in self.reference.states.values():
             for run in state.runs:
                 if (child := self.child(state, run.index)) is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Container
 
 import msgspec
-from hypothesis import assume
+from hypothesis import assume, given, seed
 from hypothesis import strategies as st
 
 from jobflow.api.flow.control import Concurrency, JobDefaults, Patch
@@ -20,6 +20,7 @@ from model.random_steps import Primitives, StepDrawing, some_or_none
 from model.random_values import ANSWERS, CLAIMS, PARAMS, POLICIES, QUEUED, TEMPLATES
 from model.work.kinds import KINDS
 from model.work.own_work import steer, steer_inside
+from support.laws.effort_of_laws import tries
 from support.plan.world_state import FLOW_UID, NOW
 
 METADATA = ObjectMeta(
@@ -242,3 +243,15 @@ def cases(
     )
     flow = msgspec.structs.replace(flow, spec=spec)
     return carrying.Case(flow, TEMPLATES, scripts, commands, answers, crashes, free_at)
+
+
+def run_random_flows(drawn: st.SearchStrategy[carrying.Case], share: int, most: int) -> None:
+    """Check that `tries(most)` flows run as the reference says. Each share draws other flows."""
+
+    @seed(share)
+    @given(drawn)
+    @tries(most)
+    def law(case: carrying.Case) -> None:
+        carrying.Simulation(case).run_to_end()
+
+    law()

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, seed
 from hypothesis import strategies as st
 
 from jobflow.api.flow.control import Approval
@@ -20,17 +19,15 @@ from jobflow.core.planning.actions import ProbeResult
 from jobflow.core.violations import Verdict
 from model import carrying, random_flows
 from model.acting import Script
-from model.carrying import Case, Simulation
 from model.explorer import configurations
 from model.explorer.configurations import AT_ONCE, Configuration
 from model.explorer.search import Search
-from model.random_flows import WITHOUT_CHILDREN, Drawing, cases
+from model.random_flows import WITHOUT_CHILDREN, Drawing, cases, run_random_flows
 from model.random_steps import StepDrawing, some_or_none
 from model.random_values import RETRIES
 from model.work.approvals import approval_of
 from model.work.kinds import KINDS, Kind
 from model.work.own_work import OwnWork
-from support.laws.effort_of_laws import tries
 from support.plan.calls import call_in_place_of_approvals
 from support.plan.plan_world import flow
 from support.plan.steps import step
@@ -93,13 +90,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.law
 @pytest.mark.parametrize("share", range(3))
 def test_a_random_flow_of_calls_runs_as_the_reference_says(share: int) -> None:
-    @seed(share)
-    @given(cases(WITHOUT_CHILDREN, Calling))
-    @tries(40)
-    def law(case: Case) -> None:
-        Simulation(case).run_to_end()
-
-    law()
+    run_random_flows(cases(WITHOUT_CHILDREN, Calling), share, 40)
 
 
 def test_every_state_of_a_flow_of_calls_satisfies_the_laws() -> None:

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from jobflow.api.flow.traits import WorkKind
 from model.carrying import Case, Simulation
-from model.random_flows import EVERY, Drawing, FamilyByHand, RetriedFamily, WithChildren, cases
+from model.random_flows import (
+    EVERY,
+    Drawing,
+    FamilyByHand,
+    RetriedFamily,
+    WithChildren,
+    cases,
+    run_random_flows,
+)
 from support.laws.effort_of_laws import tries
 
 SHARES = 6
@@ -19,13 +27,7 @@ SHARES = 6
 @pytest.mark.law
 @pytest.mark.parametrize("share", range(SHARES))
 def test_a_random_flow_runs_as_the_reference_says(share: int) -> None:
-    @seed(share)
-    @given(cases())
-    @tries(56)
-    def law(case: Case) -> None:
-        Simulation(case).run_to_end()
-
-    law()
+    run_random_flows(cases(), share, 56)
 
 
 @pytest.mark.parametrize("kind", WorkKind)
@@ -41,26 +43,14 @@ def test_random_flows_have_every_kind_of_work(kind: WorkKind) -> None:
 @pytest.mark.law
 @pytest.mark.parametrize("share", range(3))
 def test_a_retried_flow_with_child_flows_runs_as_the_reference_says(share: int) -> None:
-    @seed(share)
-    @given(cases(EVERY, RetriedFamily))
-    @tries(40)
-    def law(case: Case) -> None:
-        Simulation(case).run_to_end()
-
-    law()
+    run_random_flows(cases(EVERY, RetriedFamily), share, 40)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.law
 @pytest.mark.parametrize("share", range(3))
 def test_steps_of_child_flows_by_hand_run_as_the_reference_says(share: int) -> None:
-    @seed(share)
-    @given(cases(EVERY, FamilyByHand))
-    @tries(40)
-    def law(case: Case) -> None:
-        Simulation(case).run_to_end()
-
-    law()
+    run_random_flows(cases(EVERY, FamilyByHand), share, 40)
 
 
 @pytest.mark.sampled(3)
