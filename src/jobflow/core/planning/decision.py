@@ -78,7 +78,8 @@ class Draft(msgspec.Struct, frozen=True):
         manifest = self.make(flow, self.step, self.template, attempt)
         if isinstance(manifest, EvaluationFailure):
             return manifest
-        timeout = self._timeout(attempt) if self.step.timeout is not None else None
+        written = self.step.timeout
+        timeout = None if written is None else self._timeout(written, attempt)
         if isinstance(timeout, EvaluationFailure):
             return timeout
         if timeout is not None:
@@ -123,10 +124,9 @@ class Draft(msgspec.Struct, frozen=True):
             return values
         return msgspec.structs.replace(attempt, seen=msgspec.structs.replace(seen, vars=values))
 
-    def _timeout(self, attempt: Attempt) -> str | EvaluationFailure | None:
+    def _timeout(self, written: str, attempt: Attempt) -> str | EvaluationFailure | None:
         """Return the timeout that the vars of the attempt give; None if they give none."""
-        written = self.step.timeout
-        if written is None or attempt.seen is None or find_vars_reference(written) is None:
+        if attempt.seen is None or find_vars_reference(written) is None:
             return None
         value = resolve_references(written, attempt.seen)
         if isinstance(value, EvaluationFailure):

@@ -127,8 +127,8 @@ class TreeBudget:
 
 
 class Constants:
-    """The known values of one flow. Those of the outermost flow have a limit of their own; those of
-    all child flows share another one."""
+    """The known values of one flow. The values of the outermost flow have one limit, and the values
+    of all child flows together have another one."""
 
     def __init__(self, flow: JobFlow, budget: TreeBudget, level: int) -> None:
         scope = EvaluationScope(flow, lambda name: None)
